@@ -1,0 +1,439 @@
+"""
+What every dialect is made of: `Dialect` (one line in the table), `Parser` (the stage from frames to events) and helpers to read dicts tolerantly.
+
+A dialect only translates. It does not open or close blocks for tidiness (normalizer), keep totals or texts (aggregator), or decide what is shown (filter).
+What it must do:
+
+- `open_step(emit, ...)` before the first event of a step; deltas with the wire's own index or item id; `ToolCallEnd` only where the provider ends a call;
+- at the protocol's own end (contract P9) `end_step(emit, finish, raw_word, ...)`, then `end_response(emit)`: never on EOF alone;
+- raise `ProviderError` for a failure the provider reports, `DialectError` for a *known* frame that is malformed (contract E11);
+- `unknown(name, payload, emit)` for what it does not know; it never breaks a stream.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, NoReturn, TypeAlias
+
+import attrs
+
+from rxchat.errors import ConfigurationError, DialectError, IncompleteStreamError, LimitExceeded, RxchatError
+from rxchat.events import (
+    ChatEvent,
+    Raw,
+    RefusalDelta,
+    ResponseEnd,
+    StepEnd,
+    StepStart,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallArgsDelta,
+    UsageUpdate,
+)
+from rxchat.framing.frames import AwsMessage, Frame, JsonBody, JsonRecord, SseEvent, StrayText, Undispatched
+from rxchat.limits import Limits
+from rxchat.response import COUNTERS, ChatResponse, FinishReason, Usage
+from rxchat.stage import Emit, Stage, StreamDone
+from rxchat.strictjson import loads
+
+__all__ = ["Context", "Dialect", "Option", "Parser", "UnknownPolicy", "UsageFold", "integer", "mapping", "sequence", "string"]
+
+log = logging.getLogger("rxchat")
+
+UnknownPolicy: TypeAlias = str | Callable[[str, Any], None]
+
+
+# --- the table line -------------------------------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Option:
+    """
+    One option of a dialect: its default, what it means, and the values allowed (any string if none are listed). A bool default reads true / false.
+    """
+
+    default: Any
+    doc: str
+    choices: tuple[str, ...] = ()
+
+    def read(self, name: str, value: Any) -> Any:
+        """
+        The value as the dialect wants it, from text or as it is; ConfigurationError if it is none of the choices.
+        """
+        if isinstance(self.default, bool):
+            words = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+            value = words.get(value.lower(), value) if isinstance(value, str) else value
+            if not isinstance(value, bool):
+                raise ConfigurationError(f"option {name} is true or false, not {value!r}")
+            return value
+        if self.choices and value not in self.choices:
+            raise ConfigurationError(f"option {name} is one of {', '.join(self.choices)}, not {value!r}")
+        return value
+
+
+@attrs.frozen
+class Context:
+    """
+    What a parser is told when a response begins.
+
+    `clean_eof` is False where the end of the body proves nothing (a close-delimited HTTP body, contract V5). `provenance` keeps byte ranges on events.
+    """
+
+    options: Mapping[str, Any] = attrs.field(factory=dict)
+    limits: Limits = attrs.field(factory=Limits)
+    clean_eof: bool = True
+    unknown: UnknownPolicy = "raw"
+    provenance: bool = False
+    profile: str = "default"
+
+
+@attrs.frozen
+class Dialect:
+    """
+    One wire protocol.
+
+    `framings` maps media types (lower case, no parameters) to framer names; the first is what a missing content type means. "json" is the non-streamed
+    body. `options` are those of its parser.
+    """
+
+    name: str
+    framings: Mapping[str, str]
+    parser: Callable[[Context], Parser]
+    options: Mapping[str, Option] = attrs.field(factory=dict)
+    profiles: tuple[str, ...] = ("default",)
+    doc: str = ""
+
+    def context(self, options: Mapping[str, Any] | None = None, **kwargs: Any) -> Context:
+        """
+        A context with checked options; ConfigurationError names an unknown one and lists those that exist.
+        """
+        given = dict(options or {})
+        unknown = sorted(set(given) - set(self.options))
+        if unknown:
+            known = ", ".join(sorted(self.options)) or "none"
+            raise ConfigurationError(f"dialect {self.name} has no option {', '.join(unknown)}; it has: {known}")
+        checked = {name: option.read(name, given.get(name, option.default)) for name, option in self.options.items()}
+        context = Context(options=checked, **kwargs)
+        if context.profile not in self.profiles:
+            raise ConfigurationError(f"dialect {self.name} has no profile {context.profile}; it has: {', '.join(self.profiles)}")
+        return context
+
+
+# --- the parser -----------------------------------------------------------------------------------------------------------------------------------
+
+
+class Parser(Stage[Frame, ChatEvent]):
+    """
+    From frames to events, one response. Subclasses fill in `on_...`; this class counts limits, keeps the step and words the ends.
+    """
+
+    finish_reasons: ClassVar[Mapping[str, FinishReason]] = {}
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.options = context.options
+        self.limits = context.limits
+        self.step = 0
+        self.step_open = False
+        self.finish: FinishReason | None = None
+        self.finish_raw: str | None = None
+        self.unknown_names: dict[str, int] = {}
+        self.after_finish = 0
+        self.metadata: dict[str, Any] = {}
+        self.offset = 0  # of the frame at hand, for errors
+        self.response_id: str | None = None
+        self.model: str | None = None
+        self._frames = 0
+        self._output = 0
+        self._arguments: dict[Any, int] = {}
+        self._emit: Emit[ChatEvent] | None = None
+        self._out: Emit[ChatEvent] = _nobody
+
+    # What a dialect fills in -----------------------------------------------------------------------------------------------------------------
+
+    def on_event(self, value: Any, event: SseEvent, emit: Emit[ChatEvent]) -> None:
+        """
+        One SSE event, its data parsed as JSON.
+        """
+        raise DialectError("this dialect reads no event stream", event.start)
+
+    def on_record(self, value: Any, record: JsonRecord, emit: Emit[ChatEvent]) -> None:
+        """
+        One value of NDJSON or of a JSON array.
+        """
+        raise DialectError("this dialect reads no records", record.start)
+
+    def on_message(self, message: AwsMessage, emit: Emit[ChatEvent]) -> None:
+        """
+        One message of an AWS event stream.
+        """
+        raise DialectError("this dialect reads no AWS event stream", message.start)
+
+    def on_body(self, value: Any, emit: Emit[ChatEvent]) -> None:
+        """
+        The whole non-streamed JSON body: the same events as its stream, then the end.
+        """
+        raise DialectError("this dialect reads no JSON body", 0)
+
+    def on_sentinel(self, event: SseEvent, emit: Emit[ChatEvent]) -> bool:
+        """
+        Look at an event before its data are parsed as JSON; True if it was a sentinel (`[DONE]`) and is done with.
+        """
+        return False
+
+    def on_stray(self, stray: StrayText, emit: Emit[ChatEvent]) -> None:
+        """
+        Lines that are no SSE fields (contract P8): raise ProviderError if there is an error in them, else they are Raw and change nothing.
+        """
+        self.unknown("stray", stray.text, emit)
+
+    def on_undispatched(self, held: Undispatched, emit: Emit[ChatEvent]) -> None:
+        """
+        The body ended inside an event (contract P9): a truncated stream, unless the dialect knows better.
+        """
+        raise IncompleteStreamError("the body ends inside an event", held.start)
+
+    def on_eof(self, emit: Emit[ChatEvent]) -> None:
+        """
+        The body ended, no bytes are held, the response has not ended.
+        """
+        raise IncompleteStreamError("the body ended before its protocol's end", self.offset)
+
+    # What a dialect calls --------------------------------------------------------------------------------------------------------------------
+
+    def open_step(self, emit: Emit[ChatEvent], provider_response_id: Any = None, model: Any = None) -> None:
+        """
+        Begin the step if it is not open; ids that are no text count as unsaid. The first non-empty id and model count.
+        """
+        self.response_id = self.response_id or string(provider_response_id)
+        self.model = self.model or string(model)
+        if not self.step_open:
+            self.step_open = True
+            emit(StepStart(self.step, self.response_id, self.model))
+
+    def set_finish(self, raw: str | None, reason: FinishReason | None = None) -> None:
+        """
+        Note why the step ends: by the dialect's table, OTHER for a word it does not know (contract V3). The last one counts.
+        """
+        self.finish_raw = raw
+        self.finish = reason or (self.finish_reasons.get(raw, FinishReason.OTHER) if raw is not None else FinishReason.UNKNOWN)
+
+    def end_step(self, emit: Emit[ChatEvent], alternatives: Iterable[ChatResponse] = ()) -> None:
+        """
+        End the step with what no other event says; the next `open_step` begins the next one.
+        """
+        if self.step_open:
+            self.step_open = False
+            emit(StepEnd(self.step, self.seed(alternatives)))
+            self.step += 1
+            self.finish = self.finish_raw = self.response_id = self.model = None
+            self.unknown_names, self.after_finish, self.metadata = {}, 0, {}
+            self._arguments.clear()
+
+    def end_response(self, emit: Emit[ChatEvent]) -> NoReturn:
+        """
+        The protocol's own end came: nothing behind it is read.
+        """
+        self.end_step(emit)
+        emit(ResponseEnd())
+        raise StreamDone
+
+    def seed(self, alternatives: Iterable[ChatResponse] = ()) -> ChatResponse:
+        """
+        What the fold cannot know from other events.
+        """
+        return ChatResponse(
+            finish_reason=self.finish or FinishReason.UNKNOWN,
+            finish_reason_raw=self.finish_raw,
+            provider_response_id=self.response_id,
+            model=self.model,
+            unknown=dict(self.unknown_names),
+            after_finish=self.after_finish,
+            alternatives=tuple(alternatives),
+            metadata=dict(self.metadata),
+        )
+
+    def unknown(self, name: str, payload: Any, emit: Emit[ChatEvent]) -> None:
+        """
+        A frame, block or part this dialect does not know, by the policy of contract E11.
+        """
+        policy = self.context.unknown
+        if policy == "error":
+            raise DialectError(f"unknown frame {name!r}", self.offset)
+        if name not in self.unknown_names:
+            # Never with content: names and ids only.
+            log.info("unknown frame %r in response %s", name, self.response_id)
+        self.unknown_names[name] = self.unknown_names.get(name, 0) + 1
+        if callable(policy):
+            policy(name, payload)
+        elif policy == "raw":
+            emit(Raw(name, payload))
+
+    def malformed(self, what: str) -> DialectError:
+        """
+        The error for a known frame that is not as its protocol says.
+        """
+        return DialectError(what, self.offset)
+
+    # The stage -------------------------------------------------------------------------------------------------------------------------------
+
+    def feed(self, frame: Frame, emit: Emit[ChatEvent]) -> None:
+        if emit is not self._emit:
+            self._emit, self._out = emit, self._counting(emit)
+        self._frames += 1
+        self.offset = frame.start
+        try:
+            if self._frames > self.limits.events:
+                raise LimitExceeded("events", self.limits.events, frame.start)
+            self._dispatch(frame, self._out)
+        except RxchatError as error:
+            if error.offset is None:
+                error.offset = frame.start
+            self._leave(emit)
+            raise
+
+    def flush(self, emit: Emit[ChatEvent]) -> None:
+        out = self._counting(emit)
+        try:
+            self.on_eof(out)
+        except RxchatError:
+            self._leave(emit)
+            raise
+
+    def fail(self, error: Exception, emit: Emit[ChatEvent]) -> None:
+        self._leave(emit)
+
+    def _dispatch(self, frame: Frame, emit: Emit[ChatEvent]) -> None:
+        if type(frame) is SseEvent:
+            if not self.on_sentinel(frame, emit):
+                self.on_event(loads(frame.raw, offset=frame.data_start, depth=self.limits.json_depth), frame, emit)
+        elif isinstance(frame, JsonRecord):
+            self.on_record(frame.value, frame, emit)
+        elif isinstance(frame, AwsMessage):
+            self.on_message(frame, emit)
+        elif isinstance(frame, JsonBody):
+            self.on_body(frame.value, emit)
+        elif isinstance(frame, StrayText):
+            self._frames -= 1
+            self.on_stray(frame, emit)
+        elif isinstance(frame, Undispatched):
+            self._frames -= 1
+            self.on_undispatched(frame, emit)
+
+    def _leave(self, emit: Emit[ChatEvent]) -> None:
+        """
+        The response fails: say what is known of the open step, so that the partial answer has it (contract V2).
+        """
+        if self.step_open:
+            self.step_open = False
+            emit(StepEnd(self.step, self.seed()))
+
+    def _counting(self, emit: Emit[ChatEvent]) -> Emit[ChatEvent]:
+        """
+        `emit`, with the limits on what a response may make its consumers hold; refused before it is shown.
+        """
+        output, arguments = self.limits.output, self.limits.tool_arguments
+        texts = (TextDelta, ThinkingDelta, RefusalDelta)
+
+        def counted(event: ChatEvent) -> None:
+            kind = type(event)
+            if kind in texts:
+                self._output += len(event.text)  # type: ignore[union-attr,arg-type]
+                if self._output > output:
+                    raise LimitExceeded("output", output, self.offset)
+            elif kind is ToolCallArgsDelta:
+                key = (event.choice, event.index if event.index is not None else event.call_id)  # type: ignore[union-attr]
+                size = self._arguments[key] = self._arguments.get(key, 0) + len(event.text)  # type: ignore[union-attr,arg-type]
+                if size > arguments:
+                    raise LimitExceeded("tool_arguments", arguments, self.offset)
+            emit(event)
+
+        return counted
+
+
+def _nobody(event: ChatEvent) -> None:
+    raise AssertionError("a parser emitted before it was fed")
+
+
+# --- usage ----------------------------------------------------------------------------------------------------------------------------------------
+
+
+class UsageFold:
+    """
+    The usage of one step: wire values are merged field by field, then the dialect's formula makes our counts of them (contract U, P4).
+
+    `read` takes the provider's object and gives wire values under our names (and any extra names its formula needs); `formula` turns the merged wire
+    values into our six counters. The default formula takes them as sent.
+    """
+
+    def __init__(
+        self, read: Callable[[Mapping[str, Any]], Mapping[str, int | None]], formula: Callable[[Mapping[str, int]], Mapping[str, int | None]] | None = None
+    ) -> None:
+        self._read = read
+        self._formula = formula
+        self._wire: dict[str, int] = {}
+        self._raw: dict[str, Any] = {}
+
+    def update(self, raw: Any, emit: Emit[ChatEvent]) -> None:
+        """
+        Take one usage object; emits UsageUpdate if it says anything. Not a mapping, or all null: nothing.
+        """
+        if not isinstance(raw, Mapping):
+            return
+        said = {name: value for name, value in self._read(raw).items() if value is not None}
+        if not said:
+            return
+        self._wire.update(said)
+        self._raw.update({key: value for key, value in raw.items() if value is not None})
+        emit(UsageUpdate(self.usage()))
+
+    def usage(self) -> Usage:
+        """
+        The snapshot so far.
+        """
+        counts = dict(self._formula(self._wire) if self._formula else self._wire)
+        if counts.get("total_tokens") is None and counts.get("input_tokens") is not None and counts.get("output_tokens") is not None:
+            counts["total_tokens"] = counts["input_tokens"] + counts["output_tokens"]  # type: ignore[operator]
+        return Usage(**{name: counts.get(name) for name in COUNTERS}, wire=dict(self._wire), raw=(dict(self._raw),))
+
+    def reset(self) -> None:
+        """
+        A new step begins.
+        """
+        self._wire, self._raw = {}, {}
+
+
+# --- reading dicts tolerantly ---------------------------------------------------------------------------------------------------------------------
+
+
+def string(value: Any) -> str | None:
+    """
+    A non-empty text, or None: null and empty mean nothing (contract E13).
+    """
+    return value if isinstance(value, str) and value else None
+
+
+def integer(value: Any) -> int | None:
+    """
+    A whole number, or None; true and false are no numbers, 3.0 is one.
+    """
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value
+    return int(value) if isinstance(value, float) and value.is_integer() else None
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """
+    An object, or an empty one.
+    """
+    return value if isinstance(value, dict) else {}
+
+
+def sequence(value: Any) -> list[Any]:
+    """
+    An array, or an empty one.
+    """
+    return value if isinstance(value, list) else []

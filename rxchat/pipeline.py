@@ -1,0 +1,221 @@
+"""
+The standard composition: one response, from its bytes to its events, as a stage (`response_stage`) and as an operator (`chat_events` in `operators.py`).
+
+    bytes -> framer -> parser -> [normalizer -> aggregator] -> events
+             \\______ body _____/  \\________ tail _________/
+
+`Envelope` holds both and adds the lifecycle of contract E: ResponseStart at the subscription, exactly one terminal, and on failure the closing ENDs, StepEnd,
+ErrorEvent, then the error itself. What the body is (a stream, a JSON body, a refused answer) is decided by status and content type, before its first byte.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from rxchat.aggregator import Aggregator
+from rxchat.dialects import Context, Dialect, get_dialect
+from rxchat.errors import ConfigurationError, IncompleteStreamError, RxchatError
+from rxchat.events import Abort, ChatEvent, ErrorEvent, Event, ResponseStart
+from rxchat.framing import framer_for
+from rxchat.limits import Limits
+from rxchat.normalizer import Normalizer
+from rxchat.refusals import RefusedBody, refuse
+from rxchat.stage import Chain, Emit, Stage, StreamDone
+
+__all__ = ["Envelope", "Head", "response_stage"]
+
+
+@attrs.frozen
+class Head:
+    """
+    What is known of a response before its body: status, headers, and whether the end of its body proves anything (contract V5).
+
+    A body read from a file has status 200 and a clean end. Header names are compared without case.
+    """
+
+    status: int = 200
+    headers: Mapping[str, str] = attrs.field(factory=dict)
+    clean_eof: bool = True
+
+    @property
+    def content_type(self) -> str | None:
+        """
+        The Content-Type header as sent, or None.
+        """
+        return next((value for name, value in self.headers.items() if name.lower() == "content-type"), None)
+
+
+def new_response_id() -> str:
+    """
+    A local id: unique, with a prefix no provider uses.
+    """
+    return f"rx-{uuid.uuid4().hex}"
+
+
+class Envelope(Stage[bytes, ChatEvent]):
+    """
+    One response with its lifecycle (contract E1, E6, E7).
+
+    `open_body` makes the stage from bytes to raw events when the first byte, the end or the failure arrives: by then the head is known.
+    """
+
+    def __init__(self, open_body: Callable[[], Stage[bytes, ChatEvent]], *, response_id: str | None = None, provenance: bool = False) -> None:
+        self._open_body = open_body
+        self._body: Stage[bytes, ChatEvent] | None = None
+        self._aggregator = Aggregator()
+        self._tail: Chain[ChatEvent, ChatEvent] = Chain(Normalizer(), self._aggregator)
+        self._response_id = response_id or new_response_id()
+        self._provenance = provenance
+        self._span: tuple[int, int] | None = None
+        self._emit: Emit[ChatEvent] | None = None
+        self._push: Emit[ChatEvent] = _closed
+        self._started = False
+        self._ended = False
+
+    def start(self, emit: Emit[ChatEvent]) -> None:
+        self._to(emit)(ResponseStart(self._response_id))
+
+    def feed(self, item: bytes, emit: Emit[ChatEvent]) -> None:
+        push = self._push if emit is self._emit else self._to(emit)
+        try:
+            body = self._body or self._opened()
+            body.feed(item, push)
+        except RxchatError as error:
+            self._failed(error, emit)
+            raise
+
+    def flush(self, emit: Emit[ChatEvent]) -> None:
+        push = self._to(emit)
+        try:
+            (self._body or self._opened()).flush(push)
+            if not self._ended:
+                raise IncompleteStreamError("the body ended before its protocol's end")
+        except RxchatError as error:
+            self._failed(error, emit)
+            raise
+
+    def fail(self, error: Exception, emit: Emit[ChatEvent]) -> None:
+        push = self._to(emit)
+        if self._body is not None:
+            self._body.fail(error, push)
+        if isinstance(error, RxchatError):
+            self._failed(error, emit)
+        else:
+            # Not ours to judge (a user's operator in front of us): close what is open, the error goes on as it is (contract E12).
+            self._tail.fail(error, emit)
+
+    def abort(self, reason: str | None, emit: Emit[ChatEvent]) -> None:
+        """
+        End the response from outside: closing ENDs, StepEnd, Abort (contract D7). Nothing if it has ended already.
+        """
+        if not self._ended:
+            if self._body is not None:
+                self._body.fail(RxchatError("aborted"), self._to(emit))
+            self._to(emit)(Abort(reason))
+
+    @property
+    def partial(self) -> Any:
+        """
+        The response as far as it has come.
+        """
+        return self._aggregator.response
+
+    def _opened(self) -> Stage[bytes, ChatEvent]:
+        self._body = self._open_body()
+        return self._body
+
+    def _failed(self, error: RxchatError, emit: Emit[ChatEvent]) -> None:
+        if not self._ended:
+            self._to(emit)(ErrorEvent(error))
+
+    def _to(self, emit: Emit[ChatEvent]) -> Emit[ChatEvent]:
+        """
+        The way into the tail: seals the stream behind its terminal (contract E1).
+        """
+        if emit is self._emit:
+            return self._push
+        feed, out = self._tail.feed, self._stamped(emit) if self._provenance else emit
+
+        def push(event: ChatEvent) -> None:
+            if self._ended:
+                return
+            if event.terminal:
+                self._ended = True
+            feed(event, out)
+
+        self._emit, self._push = emit, push
+        return push
+
+    def _stamped(self, emit: Emit[ChatEvent]) -> Emit[ChatEvent]:
+        def stamp(event: ChatEvent) -> None:
+            span = getattr(self._body, "span", None)
+            if span is not None:
+                # Not a field, so not by the frozen class's own setter.
+                object.__setattr__(event, "_span", span)
+            emit(event)
+
+        return stamp
+
+
+def _closed(event: Event) -> None:
+    raise AssertionError("an envelope emitted before it was started")
+
+
+class BodyChain(Chain[bytes, ChatEvent]):
+    """
+    Framer and parser; `span` is the byte range of the frame at hand.
+    """
+
+    __slots__ = ("_spans", "span")
+
+    def __init__(self, framer: Stage[bytes, Any], parser: Stage[Any, ChatEvent], *, provenance: bool) -> None:
+        self.span: tuple[int, int] | None = None
+        stages = [framer, _Spans(self), parser] if provenance else [framer, parser]
+        super().__init__(*stages)
+
+
+class _Spans(Stage[Any, Any]):
+    """
+    Notes the byte range of each frame on its way to the parser.
+    """
+
+    def __init__(self, body: BodyChain) -> None:
+        self._body = body
+
+    def feed(self, frame: Any, emit: Emit[Any]) -> None:
+        self._body.span = (frame.start, frame.end)
+        emit(frame)
+
+
+def response_stage(
+    dialect: str | Dialect,
+    *,
+    options: Mapping[str, Any] | None = None,
+    profile: str = "default",
+    limits: Limits | None = None,
+    unknown: Any = "raw",
+    provenance: bool = False,
+    head: Callable[[], Head] = Head,
+    response_id: str | None = None,
+) -> Envelope:
+    """
+    One response of `dialect` as a stage from bytes to ChatEvents.
+
+    `head` is asked when the body begins. ConfigurationError at once for an unknown dialect, option or profile.
+    """
+    spec = get_dialect(dialect) if isinstance(dialect, str) else dialect
+    bounds = limits or (Limits.strict if profile == "strict_text" else Limits())
+    context = spec.context(options, limits=bounds, unknown=unknown, provenance=provenance, profile=profile)
+
+    def open_body() -> Stage[bytes, ChatEvent]:
+        known = head()
+        framing = refuse(spec, known, profile)
+        if isinstance(framing, RefusedBody):
+            return framing
+        return BodyChain(framer_for(framing, bounds), spec.parser(attrs.evolve(context, clean_eof=known.clean_eof)), provenance=provenance)
+
+    return Envelope(open_body, response_id=response_id, provenance=provenance)

@@ -1,0 +1,253 @@
+"""
+The stage: a step of the pipeline that does no I/O and knows nothing of Rx, and two of its three drivers (the third, `lift`, is an operator).
+
+A stage turns items into items. Its rules (they make every stage testable and every composition equal):
+
+1. What it emits does not depend on how the input was cut: events, error and offsets are the same for one read and for single bytes (contract E9).
+2. Before it raises, it has emitted all that was valid (contract E10).
+3. Positions count from the start of the stream.
+4. After it has raised, finished, or been told `flush` or `fail`, nobody calls it again.
+5. Clock, ids and randomness come through its constructor.
+6. What its `emit` raises passes through it untouched.
+
+`StreamDone` is how a stage says "this was the end, read no more" (`[DONE]`, `message_stop`): the drivers then complete the stream and leave the
+source alone, so that bytes behind the end can neither be read nor do harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from typing import Any, Generic, TypeAlias, TypeVar
+
+__all__ = ["Chain", "Emit", "Stage", "StreamDone", "arun", "run"]
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+T = TypeVar("T")
+
+Emit: TypeAlias = Callable[[T], None]
+
+
+class StreamDone(BaseException):
+    """
+    Raised by a stage after its last emit: the stream is complete, whatever the source still holds.
+
+    A BaseException, so that no `except Exception` of a stage takes it for a fault.
+    """
+
+
+class ConsumerError(BaseException):
+    """
+    Carries what a subscriber raised up through the stages, so that it is not taken for a fault of theirs (contract E14).
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class Stage(Generic[In, Out]):
+    """
+    The stage contract; every method may emit any number of items.
+    """
+
+    __slots__ = ()
+
+    def start(self, emit: Emit[Out]) -> None:
+        """
+        The stream was subscribed; nothing has arrived yet.
+        """
+
+    def feed(self, item: In, emit: Emit[Out]) -> None:
+        """
+        Take one item.
+        """
+        raise NotImplementedError
+
+    def flush(self, emit: Emit[Out]) -> None:
+        """
+        The source completed: emit what was held, or raise if it was not whole.
+        """
+
+    def fail(self, error: Exception, emit: Emit[Out]) -> None:
+        """
+        The source failed: emit what closes the open blocks; the error itself goes on by itself.
+        """
+
+
+class _Raised(BaseException):
+    """
+    A stage of a chain raised; the stages behind it have been told.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class _Finished(BaseException):
+    """
+    A stage of a chain was done; the stages behind it have been flushed.
+    """
+
+
+class Chain(Stage[In, Out]):
+    """
+    Stages in a row, as one stage.
+
+    If one of them raises, those behind it are told by `fail`, then the error goes on. If one of them is done, those behind it are flushed.
+    """
+
+    __slots__ = ("_emit", "_pushes", "_stages")
+
+    def __init__(self, *stages: Stage[Any, Any]) -> None:
+        self._stages = stages
+        self._emit: Emit[Out] | None = None
+        self._pushes: list[Emit[Any]] = []
+
+    def start(self, emit: Emit[Out]) -> None:
+        self._each("start", emit)
+
+    def feed(self, item: In, emit: Emit[Out]) -> None:
+        push = self._pushes[0] if emit is self._emit else self._linked(emit)[0]
+        try:
+            push(item)
+        except _Raised as raised:
+            raise raised.error from raised.error.__cause__
+        except _Finished:
+            raise StreamDone from None
+
+    def flush(self, emit: Emit[Out]) -> None:
+        self._each("flush", emit)
+
+    def fail(self, error: Exception, emit: Emit[Out]) -> None:
+        self._each("fail", emit, error)
+
+    def _each(self, method: str, emit: Emit[Out], *args: Exception) -> None:
+        pushes = self._linked(emit)
+        try:
+            for k, stage in enumerate(self._stages):
+                call = getattr(stage, method)
+                self._guarded(k, lambda call=call, k=k: call(*args, pushes[k + 1]))  # type: ignore[misc]
+        except _Raised as raised:
+            raise raised.error from raised.error.__cause__
+        except _Finished:
+            raise StreamDone from None
+
+    def _linked(self, emit: Emit[Out]) -> list[Emit[Any]]:
+        """
+        `pushes[k]` feeds stage k; the one behind the last is `emit` itself. Made once per `emit`.
+        """
+        if emit is not self._emit:
+            pushes: list[Emit[Any]] = [emit]
+            for k in range(len(self._stages) - 1, -1, -1):
+                pushes.insert(0, self._push(k, pushes[0]))
+            self._emit, self._pushes = emit, pushes
+        return self._pushes
+
+    def _push(self, k: int, behind: Emit[Any]) -> Emit[Any]:
+        feed = self._stages[k].feed
+        guarded = self._guarded
+
+        def push(item: Any) -> None:
+            try:
+                feed(item, behind)
+            except (_Raised, _Finished, ConsumerError):
+                raise
+            except (StreamDone, Exception) as end:
+                guarded(k, lambda: _reraise(end))
+
+        return push
+
+    def _guarded(self, k: int, call: Callable[[], None]) -> None:
+        """
+        Call something of stage k: its fault and its end are told to the stages behind it, once.
+        """
+        behind = range(k + 1, len(self._stages))
+        try:
+            call()
+        except (_Raised, _Finished, ConsumerError):
+            raise
+        except StreamDone:
+            for j in behind:
+                self._guarded(j, lambda j=j: self._stages[j].flush(self._pushes[j + 1]))  # type: ignore[misc]
+            raise _Finished from None
+        except Exception as error:
+            for j in behind:
+                self._guarded(j, lambda j=j: self._stages[j].fail(error, self._pushes[j + 1]))  # type: ignore[misc]
+            raise _Raised(error) from error
+
+
+def _reraise(error: BaseException) -> None:
+    raise error
+
+
+def run(stage: Stage[In, Out], items: Iterable[In]) -> Iterator[Out]:
+    """
+    Drive a stage over an iterable, lazily.
+
+    All that was emitted before a fault is yielded before the fault is raised; a fault of `items` itself passes `fail` first.
+    """
+    held: list[Out] = []
+    emit = held.append
+    failure: Exception | None = None
+    source = iter(items)
+    try:
+        stage.start(emit)
+        while True:
+            if held:
+                yield from held
+                held.clear()
+            try:
+                item = next(source)
+            except StopIteration:
+                stage.flush(emit)
+                break
+            except Exception as error:
+                failure = error
+                stage.fail(error, emit)
+                break
+            stage.feed(item, emit)
+    except StreamDone:
+        pass
+    except GeneratorExit:
+        raise
+    except Exception as error:
+        failure = error
+    yield from held
+    if failure is not None:
+        raise failure
+
+
+async def arun(stage: Stage[In, Out], items: AsyncIterable[In]) -> AsyncIterator[Out]:
+    """
+    Drive a stage over an async iterable; otherwise as `run`.
+    """
+    held: list[Out] = []
+    emit = held.append
+    failure: Exception | None = None
+    source = aiter(items)
+    try:
+        stage.start(emit)
+        while True:
+            for out in held:
+                yield out
+            held.clear()
+            try:
+                item = await anext(source)
+            except StopAsyncIteration:
+                stage.flush(emit)
+                break
+            except Exception as error:
+                failure = error
+                stage.fail(error, emit)
+                break
+            stage.feed(item, emit)
+    except StreamDone:
+        pass
+    except Exception as error:
+        failure = error
+    for out in held:
+        yield out
+    if failure is not None:
+        raise failure
