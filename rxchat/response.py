@@ -202,6 +202,7 @@ class MediaPart:
     url: str | None = None
     item_id: str | None = None
     transcript: str | None = None
+    name: str | None = None
 
     @property
     def content(self) -> bytes:

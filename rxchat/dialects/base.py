@@ -33,6 +33,7 @@ from rxchat.events import (
 )
 from rxchat.framing.frames import AwsMessage, Frame, JsonBody, JsonRecord, SseEvent, StrayText, Undispatched
 from rxchat.limits import Limits
+from rxchat.outgoing.common import ModelCall, WireRequest
 from rxchat.response import COUNTERS, ChatResponse, FinishReason, Usage
 from rxchat.stage import Emit, Stage, StreamDone
 from rxchat.strictjson import loads
@@ -94,7 +95,7 @@ class Dialect:
     One wire protocol.
 
     `framings` maps media types (lower case, no parameters) to framer names; the first is what a missing content type means. "json" is the non-streamed
-    body. `options` are those of its parser.
+    body. `options` are those of its parser; `request` builds what is sent, None for a dialect that only reads.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Dialect:
     options: Mapping[str, Option] = attrs.field(factory=dict)
     profiles: tuple[str, ...] = ("default",)
     doc: str = ""
+    request: Callable[[ModelCall], WireRequest] | None = None
 
     def context(self, options: Mapping[str, Any] | None = None, **kwargs: Any) -> Context:
         """

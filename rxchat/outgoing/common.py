@@ -1,0 +1,132 @@
+"""
+What every request builder is made of: `ModelCall` (what is asked of whom), `WireRequest` (what is sent) and the checks they share.
+
+A builder is a pure function `build(call) -> WireRequest`: no I/O, no clock. What its provider cannot do is a ConfigurationError that names the option and
+the dialect; nothing is dropped in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from rxchat.errors import ConfigurationError
+from rxchat.prompt import JsonSchema, Message, RequestOptions, Role, ToolSpec
+from rxchat.response import TextPart, ToolCall, ToolResultPart
+from rxchat.strictjson import dumps
+
+__all__ = ["ModelCall", "WireRequest", "merge_extra", "refuse_options", "result_text", "split_system", "tool_names"]
+
+
+@attrs.frozen
+class ModelCall:
+    """
+    One request in our own terms. `options` are the preset's quirks by name (as of its dialect), `request` how to answer.
+    """
+
+    model: str
+    messages: tuple[Message, ...]
+    base_url: str
+    api_key: str | None = attrs.field(default=None, repr=False)
+    tools: tuple[ToolSpec, ...] = ()
+    request: RequestOptions = attrs.field(factory=RequestOptions)
+    options: Mapping[str, Any] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class WireRequest:
+    """
+    One HTTP request. Headers may hold a key, so they have no repr. `auth` "sigv4" has the client sign it for AWS before sending.
+    """
+
+    url: str
+    body: Mapping[str, Any]
+    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    method: str = "POST"
+    auth: str | None = None
+
+    @property
+    def content(self) -> bytes:
+        """
+        The body as sent: compact JSON, keys in the order the builder gave them.
+        """
+        return dumps(self.body).encode()
+
+
+def refuse_options(call: ModelCall, dialect: str, *names: str) -> None:
+    """
+    ConfigurationError if the caller set one of the RequestOptions `names`, which this dialect has no field for.
+    """
+    unset = RequestOptions()
+    said = [name for name in names if getattr(call.request, name) != getattr(unset, name)]
+    if said:
+        raise ConfigurationError(f"{dialect} has no way to say {', '.join(said)}")
+
+
+def refuse_media(dialect: str, kind: str, why: str = "") -> ConfigurationError:
+    """
+    The error for a kind of content the dialect cannot send.
+    """
+    return ConfigurationError(f"{dialect} cannot take {kind}{f': {why}' if why else ''}")
+
+
+def split_system(messages: tuple[Message, ...]) -> tuple[str | None, tuple[Message, ...]]:
+    """
+    System texts joined by a blank line, and the rest: for protocols that keep them apart.
+    """
+    texts = [message.text for message in messages if message.role is Role.SYSTEM]
+    return "\n\n".join(texts) if texts else None, tuple(message for message in messages if message.role is not Role.SYSTEM)
+
+
+def result_text(part: ToolResultPart) -> str:
+    """
+    A tool result as text: a text as it is, parts by their text, anything else as compact JSON.
+    """
+    if isinstance(part.result, str):
+        return part.result
+    if isinstance(part.result, (list, tuple)) and part.result and all(isinstance(item, TextPart) for item in part.result):
+        return "".join(item.text for item in part.result)
+    return dumps(part.result)
+
+
+def tool_names(messages: tuple[Message, ...]) -> dict[str, str]:
+    """
+    Names of the tools called in a conversation, by call id: for protocols that want the name beside a result.
+    """
+    return {part.id: part.name for message in messages for part in message.parts if isinstance(part, ToolCall)}
+
+
+def merge_extra(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    The body with the caller's own fields on top; objects are merged key by key, None removes a field.
+    """
+    merged = dict(body)
+    for key, value in extra.items():
+        own = merged.get(key)
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(own, Mapping) and isinstance(value, Mapping):
+            merged[key] = merge_extra(dict(own), value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def schema_of(response_format: str | JsonSchema | None) -> JsonSchema | None:
+    """
+    The schema of a structured answer, None for plain "json" or nothing; ConfigurationError for another word.
+    """
+    if isinstance(response_format, JsonSchema):
+        return response_format
+    if response_format not in (None, "text", "json"):
+        raise ConfigurationError(f'response_format is "text", "json" or a JsonSchema, not {response_format!r}')
+    return None
+
+
+def drop_none(**fields: Any) -> dict[str, Any]:
+    """
+    The fields that were said.
+    """
+    return {key: value for key, value in fields.items() if value is not None}
