@@ -1,7 +1,7 @@
 """
 What is asked: messages, tools and options, the same for every provider. `outgoing/` turns them into one provider's request.
 
-An assistant message holds the parts of the response it came from (`Message.of(response)`), so that signatures, encrypted items and call ids go back
+An assistant message holds the parts of the response it came from (`Message.of`), so that signatures, encrypted items and call ids go back
 exactly as they came.
 """
 
@@ -64,11 +64,11 @@ class Message:
         return cls(Role.ASSISTANT, tuple(TextPart(part) if isinstance(part, str) else part for part in content))
 
     @classmethod
-    def of(cls, response: ChatResponse) -> Message:
+    def of(cls, response: ChatResponse) -> tuple[Message, ...]:
         """
-        A received answer, to be carried back as it came.
+        A received answer, to be carried back as it came: an assistant message a step, each followed by the results of the calls that were run here.
         """
-        return cls(Role.ASSISTANT, response.parts)
+        return tuple(message for step in response.steps or (response,) for message in _step_messages(step))
 
     @classmethod
     def tool(cls, call: str | ToolCall, result: Any, *, is_error: bool = False) -> Message:
@@ -95,21 +95,28 @@ def as_messages(prompt: Prompt) -> tuple[Message, ...]:
     ConfigurationError for an empty prompt, an unknown role, or content of another type.
     """
     items: Sequence[Any] = [prompt] if isinstance(prompt, (str, Message, ChatResponse)) else prompt
-    messages = tuple(_message(item) for item in items)
+    messages = tuple(message for item in items for message in _messages(item))
     if not messages:
         raise ConfigurationError("the prompt is empty")
     return messages
 
 
-def _message(item: Any) -> Message:
+def _step_messages(step: ChatResponse) -> tuple[Message, ...]:
+    run_there = {call.id for call in step.tool_calls if call.server_executed}
+    results = tuple(part for part in step.parts if isinstance(part, ToolResultPart) and part.call_id not in run_there)
+    said = Message(Role.ASSISTANT, tuple(part for part in step.parts if part not in results))
+    return (said, Message(Role.TOOL, results)) if results else (said,)
+
+
+def _messages(item: Any) -> tuple[Message, ...]:
     if isinstance(item, Message):
-        return item
+        return (item,)
     if isinstance(item, str):
-        return Message.user(item)
+        return (Message.user(item),)
     if isinstance(item, ChatResponse):
         return Message.of(item)
     if isinstance(item, Mapping):
-        return _from_mapping(item)
+        return (_from_mapping(item),)
     raise ConfigurationError(f"a prompt is made of texts, messages and responses, not {type(item).__name__}")
 
 

@@ -155,7 +155,8 @@ class Chain(Stage[In, Out]):
             except (_Raised, _Finished, ConsumerError):
                 raise
             except (StreamDone, Exception) as end:
-                guarded(k, lambda: _reraise(end))
+                ended: BaseException = end
+                guarded(k, lambda: _reraise(ended))
 
         return push
 
@@ -172,7 +173,8 @@ class Chain(Stage[In, Out]):
             for j in behind:
                 self._guarded(j, lambda j=j: self._stages[j].flush(self._pushes[j + 1]))  # type: ignore[misc]
             raise _Finished from None
-        except Exception as error:
+        except Exception as fault:
+            error = fault
             for j in behind:
                 self._guarded(j, lambda j=j: self._stages[j].fail(error, self._pushes[j + 1]))  # type: ignore[misc]
             raise _Raised(error) from error

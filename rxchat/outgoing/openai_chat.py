@@ -108,7 +108,7 @@ def _messages(message: Message, quirks: Mapping[str, Any]) -> Iterator[dict[str,
                 raise ConfigurationError(f"a tool message holds tool results, not {type(part).__name__}")
             yield {"role": "tool", "tool_call_id": part.call_id, "content": result_text(part)}
     elif message.role is Role.ASSISTANT:
-        yield from _assistant(message, quirks)
+        yield _assistant(message, quirks)
     else:
         yield {"role": message.role.value, "content": _content(message.parts)}
 
@@ -140,7 +140,7 @@ def data_url(part: MediaPart) -> str:
     return f"data:{part.mime or 'application/octet-stream'};base64,{part.data or ''}"
 
 
-def _assistant(message: Message, quirks: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _assistant(message: Message, quirks: Mapping[str, Any]) -> dict[str, Any]:
     parts = message.parts
     calls = [_call(part) for part in parts if isinstance(part, ToolCall) and not part.server_executed]
     wire: dict[str, Any] = {"role": "assistant", "content": message.text or (None if calls else "")}
@@ -150,11 +150,7 @@ def _assistant(message: Message, quirks: Mapping[str, Any]) -> Iterator[dict[str
     wire |= _thinking(parts, quirks.get("thinking_field", ""))
     if calls:
         wire["tool_calls"] = calls
-    yield wire
-    # Results that came inside the answer (a loop of steps) follow the message that holds their calls.
-    for part in parts:
-        if isinstance(part, ToolResultPart):
-            yield {"role": "tool", "tool_call_id": part.call_id, "content": result_text(part)}
+    return wire
 
 
 def _thinking(parts: tuple[Part, ...], field: str) -> dict[str, Any]:
