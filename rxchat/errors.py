@@ -189,7 +189,7 @@ class TotalTimeout(TransportTimeout):
     verdict = Verdict.TOTAL_TIMEOUT
 
 
-_RETRYABLE_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+RETRYABLE_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 
 
 class HTTPStatusError(TransportError):
@@ -219,7 +219,7 @@ class HTTPStatusError(TransportError):
         self.type = type
         self.request_id = request_id
         self.retry_after = retry_after
-        self.retryable = status in _RETRYABLE_STATUS
+        self.retryable = status in RETRYABLE_STATUS
 
 
 class ContentTypeError(TransportError):

@@ -213,7 +213,7 @@ def response_stage(
 
     def open_body() -> Stage[bytes, ChatEvent]:
         known = head()
-        framing = refuse(spec, known, profile)
+        framing = refuse(spec, known, profile, bounds)
         if isinstance(framing, RefusedBody):
             return framing
         return BodyChain(framer_for(framing, bounds), spec.parser(attrs.evolve(context, clean_eof=known.clean_eof)), provenance=provenance)
