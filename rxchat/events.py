@@ -10,7 +10,7 @@ the wire says; the normalizer fills in the rest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Any, ClassVar, TypeAlias
 
@@ -20,8 +20,10 @@ from rxchat.errors import RxchatError
 from rxchat.response import ChatResponse, ToolCall, Usage
 
 __all__ = [
+    "ANONYMOUS",
     "EVENT_TYPES",
     "Abort",
+    "BlockKey",
     "ChatEvent",
     "Citation",
     "ContentFilter",
@@ -57,6 +59,7 @@ __all__ = [
     "ToolCallStart",
     "ToolResult",
     "UsageUpdate",
+    "match_block",
 ]
 
 
@@ -118,6 +121,22 @@ class Event:
 
 
 NO_RESPONSE = ChatResponse()
+
+BlockKey: TypeAlias = tuple[int | None, str | None]
+ANONYMOUS: BlockKey = (None, None)
+
+
+def match_block(opened: Collection[BlockKey], key: BlockKey) -> BlockKey | None:
+    """
+    Which of the open blocks of one group and choice an event with `key` (index, item id) belongs to, None if to none of them.
+
+    The block of that key; else an anonymous event belongs to the only open block, and an identified one to the anonymous block, which it names (contract N6).
+    """
+    if key in opened:
+        return key
+    if key == ANONYMOUS:
+        return next(iter(opened)) if len(opened) == 1 else None
+    return ANONYMOUS if ANONYMOUS in opened else None
 
 
 # --- LIFECYCLE ------------------------------------------------------------------------------------------------------------------------------------
