@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, settings
 from tests.shared_data import EXHAUSTIVE, SHARED
 
 # Derandomized: a red run is red again. No deadline: the machine may be busy.
-_COMMON = {"deadline": None, "derandomize": True, "database": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
-settings.register_profile("sample", max_examples=100, **_COMMON)
-settings.register_profile("exhaustive", max_examples=5000, **_COMMON)
+_BASE = settings(deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+settings.register_profile("sample", _BASE, max_examples=100)
+settings.register_profile("exhaustive", _BASE, max_examples=5000)
 settings.load_profile("exhaustive" if EXHAUSTIVE else "sample")
 
 
