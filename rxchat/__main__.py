@@ -1,0 +1,9 @@
+"""
+`python -m rxchat`.
+"""
+
+import sys
+
+from rxchat.cli import main
+
+sys.exit(main())

@@ -1,0 +1,93 @@
+"""
+The command line, `rxchat` and `python -m rxchat`.
+
+Each command is a module that is imported only when it is asked for: `parse` on a thousand files must not wait for an HTTP client. The library is click,
+because it is imported in 45 ms where cyclopts takes 120 (Python alone: 18), and because a group of it can load its commands late.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from rxchat.errors import RxchatError
+
+__all__ = ["main"]
+
+# Name of the command: its module, and what the overview says, so that `--help` imports none of them.
+COMMANDS = {
+    "ask": ("rxchat.cli.ask", "Ask a model and watch the answer come."),
+    "parse": ("rxchat.cli.parse", "Run recorded bodies through the pipeline."),
+    "frames": ("rxchat.cli.frames", "Show what a framer makes of a body."),
+    "events": ("rxchat.cli.events_table", "List the event types."),
+    "providers": ("rxchat.cli.providers_table", "List the provider presets."),
+}
+USAGE = 2
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+
+class LazyGroup(click.Group):
+    """
+    A group whose commands are imported when they are called.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(COMMANDS[cmd_name][0]).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, doc) for name, (_, doc) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="rxchat", message="%(prog)s %(version)s")
+def app() -> None:
+    """
+    LLM byte streams as Observables of chat events.
+    """
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """
+    Run one command and return its exit code; every expected failure is one sentence on standard error.
+
+    0 is success, 2 a wrong call, 130 Ctrl-C; `ask` and `parse` document their own.
+    """
+    _utf8(sys.stdout)
+    try:
+        code = app.main(list(argv) if argv is not None else None, prog_name="rxchat", standalone_mode=False)
+        sys.stdout.flush()
+        return int(code or 0)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except RxchatError as error:
+        print(f"rxchat: {error}", file=sys.stderr)
+        return USAGE
+    except (click.Abort, KeyboardInterrupt):
+        print("rxchat: cancelled", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read us has left; nothing may be written at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+
+
+def _utf8(stream: object) -> None:
+    """
+    Output is UTF-8 whatever the locale says; what no UTF-8 can hold (bytes of a file name) is written as an escape, which JSON reads back.
+    """
+    reconfigure = getattr(stream, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(encoding="utf-8", errors="backslashreplace")
