@@ -1,0 +1,3 @@
+"""
+Faults planted on purpose, one at a time: a test that cannot fail proves nothing.
+"""
