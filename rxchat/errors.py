@@ -57,6 +57,7 @@ __all__ = [
     "TransportError",
     "TransportTimeout",
     "Verdict",
+    "verdict_of",
 ]
 
 
@@ -391,3 +392,10 @@ class StoreError(RxchatError):
     """
 
     verdict = Verdict.STORE
+
+
+def verdict_of(error: BaseException) -> Verdict:
+    """
+    The verdict of a response that failed with `error`: what the error says, else (also for errors that are not ours) that it had no proper end.
+    """
+    return getattr(error, "verdict", None) or Verdict.INCOMPLETE_STREAM

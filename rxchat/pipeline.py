@@ -18,7 +18,7 @@ import attrs
 
 from rxchat.aggregator import Aggregator
 from rxchat.dialects import Context, Dialect, get_dialect
-from rxchat.errors import ConfigurationError, IncompleteStreamError, RxchatError
+from rxchat.errors import AbortedError, ConfigurationError, IncompleteStreamError, RxchatError
 from rxchat.events import Abort, ChatEvent, ErrorEvent, Event, ResponseStart
 from rxchat.framing import framer_for
 from rxchat.limits import Limits
@@ -114,7 +114,7 @@ class Envelope(Stage[bytes, ChatEvent]):
         """
         if not self._ended:
             if self._body is not None:
-                self._body.fail(RxchatError("aborted"), self._to(emit))
+                self._body.fail(AbortedError("aborted"), self._to(emit))
             self._to(emit)(Abort(reason))
 
     @property

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NoReturn, TypeAlias
 
 import attrs
 
-from rxchat.errors import ConfigurationError, DialectError, IncompleteStreamError, LimitExceeded, RxchatError
+from rxchat.errors import ConfigurationError, DialectError, IncompleteStreamError, LimitExceeded, RxchatError, verdict_of
 from rxchat.events import (
     ChatEvent,
     Raw,
@@ -292,19 +292,19 @@ class Parser(Stage[Frame, ChatEvent]):
         except RxchatError as error:
             if error.offset is None:
                 error.offset = frame.start
-            self._leave(emit)
+            self._leave(error, emit)
             raise
 
     def flush(self, emit: Emit[ChatEvent]) -> None:
         out = self._counting(emit)
         try:
             self.on_eof(out)
-        except RxchatError:
-            self._leave(emit)
+        except RxchatError as error:
+            self._leave(error, emit)
             raise
 
     def fail(self, error: Exception, emit: Emit[ChatEvent]) -> None:
-        self._leave(emit)
+        self._leave(error, emit)
 
     def _dispatch(self, frame: Frame, emit: Emit[ChatEvent]) -> None:
         if type(frame) is SseEvent:
@@ -323,13 +323,13 @@ class Parser(Stage[Frame, ChatEvent]):
             self._frames -= 1
             self.on_undispatched(frame, emit)
 
-    def _leave(self, emit: Emit[ChatEvent]) -> None:
+    def _leave(self, error: Exception, emit: Emit[ChatEvent]) -> None:
         """
-        The response fails: say what is known of the open step, so that the partial answer has it (contract V2).
+        The response fails: say what is known of the open step, so that the partial answer has it (contract V2); the verdict marks it as failed.
         """
         if self.step_open:
             self.step_open = False
-            emit(StepEnd(self.step, self.seed()))
+            emit(StepEnd(self.step, attrs.evolve(self.seed(), verdict=verdict_of(error))))
 
     def _counting(self, emit: Emit[ChatEvent]) -> Emit[ChatEvent]:
         """
