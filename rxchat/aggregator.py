@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from rxchat.errors import InvalidJSONError, Verdict
+from rxchat.errors import InvalidJSONError, Verdict, verdict_of
 from rxchat.events import (
     ANONYMOUS,
     EVENT_TYPES,
@@ -356,8 +356,8 @@ class Aggregator(Stage[ChatEvent, ChatEvent]):
         self._usage: Usage | None = None
         # Short cuts of the hot path, dropped when a part is placed or a block opens or ends: where the last key's fragments go.
         self._current: tuple[Any, ...] | None = None
-        self._append: Callable[[str], None] = str
-        self._fragments: dict[tuple[int, int | None, str], Callable[[str], None]] = {}
+        self._append: Callable[[str], object] = str
+        self._fragments: dict[tuple[int, int | None, str], Callable[[str], object]] = {}
 
     def _fold(self, choice: int) -> _Fold:
         """
@@ -429,7 +429,7 @@ class Aggregator(Stage[ChatEvent, ChatEvent]):
         return Abort(event.reason, self._finished(Verdict.ABORTED))
 
     def _error(self, event: ErrorEvent) -> ChatEvent:
-        verdict = event.error.verdict or Verdict.INCOMPLETE_STREAM
+        verdict = verdict_of(event.error)
         self._end_step(ChatResponse(verdict=verdict))
         event.error.response = response = self._finished(verdict)
         return ErrorEvent(event.error, response, response.usage)

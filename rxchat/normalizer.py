@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from rxchat.errors import Verdict
+from rxchat.errors import Verdict, verdict_of
 from rxchat.events import (
     ANONYMOUS,
     EVENT_TYPES,
@@ -196,7 +196,7 @@ class Normalizer(Stage[ChatEvent, ChatEvent]):
         self._end_step(Verdict.INCOMPLETE_STREAM, emit)
 
     def fail(self, error: Exception, emit: Emit[ChatEvent]) -> None:
-        self._end_step(_verdict_of(error), emit)
+        self._end_step(verdict_of(error), emit)
 
     def _reset(self) -> None:
         self._step: int | None = None
@@ -324,7 +324,7 @@ class Normalizer(Stage[ChatEvent, ChatEvent]):
         self._routes.clear()
         call = self._calls_of(choice).begin(index, call_id, name, kind, choice, self._number, next(self._order))
         start = ToolCallStart(call.id, name, call.index, choice, kind)
-        emit(said if said == start else start)
+        emit(said if said is not None and said == start else start)
         return call
 
     # Steps and terminals ---------------------------------------------------------------------------------------------------------------------
@@ -355,7 +355,7 @@ class Normalizer(Stage[ChatEvent, ChatEvent]):
 
     def _terminal(self, event: ResponseEnd | Abort | ErrorEvent, emit: Emit[ChatEvent]) -> None:
         verdicts = {ResponseEnd: None, Abort: Verdict.ABORTED}
-        self._end_step(_verdict_of(event.error) if isinstance(event, ErrorEvent) else verdicts[type(event)], emit)
+        self._end_step(verdict_of(event.error) if isinstance(event, ErrorEvent) else verdicts[type(event)], emit)
         self._table = _SEALED
         emit(event)
 
@@ -400,10 +400,6 @@ class Normalizer(Stage[ChatEvent, ChatEvent]):
 
 def _given(call_id: str) -> str:
     return "" if is_local_id(call_id) else call_id
-
-
-def _verdict_of(error: Exception) -> Verdict:
-    return getattr(error, "verdict", None) or Verdict.INCOMPLETE_STREAM
 
 
 def _complete_choices(seed: ChatResponse) -> frozenset[int]:

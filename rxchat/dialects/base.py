@@ -6,6 +6,7 @@ What it must do:
 
 - `open_step(emit, ...)` before the first event of a step; deltas with the wire's own index or item id; `ToolCallEnd` only where the provider ends a call;
 - at the protocol's own end (contract P9) `end_step(emit, finish, raw_word, ...)`, then `end_response(emit)`: never on EOF alone;
+- `abort_response(reason, emit)` where the provider cancels;
 - raise `ProviderError` for a failure the provider reports, `DialectError` for a *known* frame that is malformed (contract E11);
 - `unknown(name, payload, emit)` for what it does not know; it never breaks a stream.
 """
@@ -18,8 +19,9 @@ from typing import Any, ClassVar, NoReturn, TypeAlias
 
 import attrs
 
-from rxchat.errors import ConfigurationError, DialectError, IncompleteStreamError, LimitExceeded, RxchatError, verdict_of
+from rxchat.errors import AbortedError, ConfigurationError, DialectError, IncompleteStreamError, LimitExceeded, RxchatError, verdict_of
 from rxchat.events import (
+    Abort,
     ChatEvent,
     Raw,
     RefusalDelta,
@@ -239,6 +241,14 @@ class Parser(Stage[Frame, ChatEvent]):
         """
         self.end_step(emit)
         emit(ResponseEnd())
+        raise StreamDone
+
+    def abort_response(self, reason: str | None, emit: Emit[ChatEvent]) -> NoReturn:
+        """
+        The provider cancelled the response (contract D7): its open step is marked as aborted, nothing behind it is read.
+        """
+        self._leave(AbortedError(reason or "aborted"), emit)
+        emit(Abort(reason))
         raise StreamDone
 
     def seed(self, alternatives: Iterable[ChatResponse] = ()) -> ChatResponse:
