@@ -1,0 +1,147 @@
+"""
+Which tool call a fragment of an OpenAI chat choice belongs to, and when the provider has ended it (contract N2, N7, P3, P6).
+
+Only what the wire says goes on: its index (a missing one and -1 are none), its first non-empty id and name. Order, local ids and what was dropped are the
+normalizer's. A fragment belongs to the open call with its id; else to the newest call under its index, a second non-empty id there being a second call; with
+neither, a fragment with a name begins a call and one without continues the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from rxchat.dialects.base import integer, string
+from rxchat.errors import DialectError
+from rxchat.events import ChatEvent, ToolCallArgsDelta, ToolCallEnd, ToolCallStart
+from rxchat.response import ToolCall
+from rxchat.stage import Emit
+from rxchat.strictjson import dumps
+
+__all__ = ["ToolCalls"]
+
+# Everything else on an entry is the vendor's and goes back with the call (signatures).
+_OWN = frozenset({"index", "id", "type", "function", "custom"})
+
+
+@attrs.define(eq=False)
+class _Call:
+    """
+    One call as far as the wire has told it.
+    """
+
+    index: int | None
+    kind: str
+    id: str = ""
+    name: str = ""
+    ended: bool = False
+    metadata: dict[str, Any] = attrs.field(factory=dict)
+
+
+class ToolCalls:
+    """
+    The tool calls of one choice.
+    """
+
+    def __init__(self, choice: int = 0) -> None:
+        self._choice = choice
+        self._calls: list[_Call] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    def take(self, entry: Any, emit: Emit[ChatEvent]) -> None:
+        """
+        One entry of `tool_calls`; DialectError if it is none.
+        """
+        if not isinstance(entry, dict):
+            raise DialectError("an entry of tool_calls is no object")
+        kind = "custom" if entry.get("type") == "custom" or isinstance(entry.get("custom"), dict) else "function"
+        index = integer(entry.get("index"))
+        extra = (
+            {key: value for key, value in entry.items() if key not in _OWN and value is not None}
+            if len(entry) > 4 or not _OWN.issuperset(entry)
+            else {}
+        )
+        self.fragment(
+            entry.get(kind), emit, index=index if index is None or index >= 0 else None, call_id=string(entry.get("id")), kind=kind, extra=extra
+        )
+
+    def fragment(
+        self,
+        body: Any,
+        emit: Emit[ChatEvent],
+        *,
+        index: int | None = None,
+        call_id: str | None = None,
+        kind: str = "function",
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        """
+        A piece of one call: `body` has its name and its arguments (its input, for a custom one).
+        """
+        if body is not None and not isinstance(body, dict):
+            raise DialectError(f"the {kind} of a tool call is no object")
+        said = body or {}
+        name, text = string(said.get("name")), _text_of(said.get("input" if kind == "custom" else "arguments"))
+        if not (call_id or name or text):
+            return
+        call = self._meant(index, call_id, name, emit)
+        if call is None:
+            call = _Call(index, kind)
+            self._calls.append(call)
+            fresh = True
+        else:
+            fresh = bool((call_id and not call.id) or (name and not call.name))
+        call.id = call.id or call_id or ""
+        call.name = call.name or name or ""
+        if fresh:
+            # A late id or name too: a START repeated is how the call is told its name.
+            emit(ToolCallStart(call.id, call.name, call.index, self._choice, call.kind))
+        if extra:
+            call.metadata.update(extra)
+        if text:
+            emit(ToolCallArgsDelta(text, call.id, call.index, self._choice))
+
+    def end(self, emit: Emit[ChatEvent]) -> None:
+        """
+        The provider ended every call that is open.
+        """
+        for call in self._calls:
+            self._end(call, emit)
+
+    def _end(self, call: _Call, emit: Emit[ChatEvent]) -> None:
+        if not call.ended:
+            call.ended = True
+            tool_call = ToolCall(call.id, call.name, index=call.index, complete=True, kind=call.kind, metadata=call.metadata or None)
+            emit(ToolCallEnd(tool_call, self._choice))
+
+    def _meant(self, index: int | None, call_id: str | None, name: str | None, emit: Emit[ChatEvent]) -> _Call | None:
+        """
+        The call a fragment belongs to, None if it begins one; ends the call whose index a second id takes.
+        """
+        if call_id:
+            known = next((call for call in reversed(self._calls) if call.id == call_id), None)
+            if known is not None:
+                return known
+        if index is None:
+            last = self._calls[-1] if self._calls else None
+            return None if last is None or (call_id and last.id) or (name and last.name) else last
+        newest = next((call for call in reversed(self._calls) if call.index == index), None)
+        if newest is None or not call_id or not newest.id:
+            return newest
+        self._end(newest, emit)
+        return None
+
+
+def _text_of(arguments: Any) -> str:
+    """
+    Arguments are text; where the wire has an object, its compact JSON (contract P3).
+    """
+    if arguments is None or isinstance(arguments, str):
+        return arguments or ""
+    if isinstance(arguments, dict):
+        return dumps(arguments)
+    raise DialectError(f"tool arguments are {type(arguments).__name__}")
