@@ -304,6 +304,7 @@ class IncompleteStreamError(ProtocolError):
     verdict = Verdict.INCOMPLETE_STREAM
     stage = "parse"
     retryable = True
+    kind = "truncated"
 
 
 class LimitExceeded(RxchatError):

@@ -8,7 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rxchat.errors import ConfigurationError
+from rxchat.framing.eventstream import AwsEventStreamFramer
 from rxchat.framing.frames import Frame
+from rxchat.framing.jsonarray import JsonArrayFramer
+from rxchat.framing.jsonbody import JsonBodyFramer
+from rxchat.framing.ndjson import NdjsonFramer
 from rxchat.framing.sse import SseFramer
 from rxchat.limits import Limits
 from rxchat.stage import Stage
@@ -17,6 +21,10 @@ __all__ = ["FRAMERS", "framer_for"]
 
 FRAMERS: Mapping[str, Callable[[Limits], Stage[Any, Any]]] = {
     "sse": SseFramer,
+    "ndjson": NdjsonFramer,
+    "json-array": JsonArrayFramer,
+    "aws-eventstream": AwsEventStreamFramer,
+    "json": JsonBodyFramer,
 }
 
 

@@ -16,23 +16,20 @@ Choices where the standard is silent:
 
 from __future__ import annotations
 
-from typing import NoReturn
-
-from rxchat.errors import DecodeError, LimitExceeded, RxchatError
+from rxchat.errors import LimitExceeded
+from rxchat.framing.base import TextFramer
 from rxchat.framing.frames import SseEvent, StrayText, Undispatched
 from rxchat.limits import Limits
-from rxchat.stage import Emit, Stage
-from rxchat.utf8 import Utf8Validator
+from rxchat.stage import Emit
 
-__all__ = ["SseFramer", "SseFrame"]
+__all__ = ["SseFrame", "SseFramer"]
 
 SseFrame = SseEvent | StrayText | Undispatched
 
-_BOM = b"\xef\xbb\xbf"
 _LF, _CR = 10, 13
 
 
-class SseFramer(Stage[bytes | str, SseFrame]):
+class SseFramer(TextFramer[SseFrame]):
     """
     Frame an event stream: SseEvent for each event, StrayText for lines that are no fields, Undispatched if the body ends inside an event.
 
@@ -40,15 +37,12 @@ class SseFramer(Stage[bytes | str, SseFrame]):
     """
 
     def __init__(self, limits: Limits | None = None) -> None:
-        limits = limits or Limits()
+        super().__init__(limits)
+        limits = self._limits
         self.last_event_id = ""
         self.retry: int | None = None
-        self._limits = limits
         # No line and no event inside fewer bytes than this can pass a limit.
         self._harmless = min(limits.line, limits.event)
-        self._utf8 = Utf8Validator()
-        self._at = 0  # position behind the last byte taken
-        self._begun = False
         self._skip_lf = False
         self._line = bytearray()  # the unfinished line
         # The event being collected.
@@ -62,32 +56,13 @@ class SseFramer(Stage[bytes | str, SseFrame]):
         self._stray_size = 0
         self._stray_start = self._stray_end = 0
 
-    def feed(self, item: bytes | str, emit: Emit[SseFrame]) -> None:
-        chunk = item if isinstance(item, bytes) else self._encoded(item, emit)
-        fault: RxchatError | None = None
-        utf8 = self._utf8
-        if utf8.held or not chunk.isascii():
-            utf8.position = self._at
-            chunk, fault = utf8.take(chunk)
-        if self._at + len(chunk) > self._limits.total:
-            total = self._limits.total
-            chunk, fault = chunk[: total - self._at], LimitExceeded("total", total, total)
-        if chunk:
-            self._take(chunk, emit)
-        if fault is not None:
-            self._fail(fault, emit)
-
-    def flush(self, emit: Emit[SseFrame]) -> None:
-        self._utf8.position = self._at
-        fault = self._utf8.finish()
-        if fault is not None:
-            self._fail(fault, emit)
+    def _finish(self, emit: Emit[SseFrame]) -> None:
         line = bytes(self._line)
         begun = self._at - len(line)
         held = bool(line) and line[:1] != b":"
         if held:
             self._field(line, begun, emit)
-        self._hand_over_stray(emit)
+        self._before_fault(emit)
         if held or self._data or self._event:
             start = begun if self._start is None else self._start
             emit(Undispatched(self._joined(self._at) if self._data else None, start, self._at))
@@ -95,14 +70,6 @@ class SseFramer(Stage[bytes | str, SseFrame]):
     # Bytes to lines --------------------------------------------------------------------------------------------------------------------------
 
     def _take(self, data: bytes, emit: Emit[SseFrame]) -> None:
-        """
-        Valid UTF-8, whole characters.
-        """
-        self._at += len(data)
-        if not self._begun:
-            self._begun = True
-            if data.startswith(_BOM):
-                data = data[3:]
         has_cr = _CR in data
         if self._line:
             self._line += data
@@ -220,7 +187,7 @@ class SseFramer(Stage[bytes | str, SseFrame]):
         if self._data:
             event = self._joined(end)
             if self._stray:
-                self._hand_over_stray(emit)
+                self._before_fault(emit)
             self._data = []
             self._size = 0
         else:
@@ -245,7 +212,7 @@ class SseFramer(Stage[bytes | str, SseFrame]):
         self._stray_size += len(line) + 1
         self._stray_end = start + len(line)
 
-    def _hand_over_stray(self, emit: Emit[SseFrame]) -> None:
+    def _before_fault(self, emit: Emit[SseFrame]) -> None:
         if self._stray:
             text = b"\n".join(self._stray).decode()
             self._stray, self._stray_size = [], 0
@@ -276,18 +243,6 @@ class SseFramer(Stage[bytes | str, SseFrame]):
         over = start + skip + limit - self._size
         if self._size + len(line) - skip + finished > limit and (line_over is None or over < line_over):
             self._fail(LimitExceeded("event", limit, over), emit)
-
-    def _fail(self, fault: RxchatError, emit: Emit[SseFrame]) -> NoReturn:
-        self._hand_over_stray(emit)
-        raise fault
-
-    def _encoded(self, text: str, emit: Emit[SseFrame]) -> bytes:
-        try:
-            return text.encode()
-        except UnicodeEncodeError as error:
-            before = text[: error.start].encode()
-            self.feed(before, emit)
-            self._fail(DecodeError("a lone surrogate", self._at), emit)
 
 
 def _milliseconds(digits: bytes, old: int | None) -> int | None:
