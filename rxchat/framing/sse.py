@@ -1,20 +1,22 @@
 """
 Server-sent events from bytes, exactly as WHATWG HTML, "interpreting an event stream" (contract B1, B2, P8, P9).
 
-Two ways lead through a read. The fast one cuts it at blank lines and takes blocks of the common shapes (`data: ...`, `event: ...` + `data: ...`) as they
-are; all else goes line by line. Only the unfinished last line of a read is kept, and only new bytes are searched for line ends, so that work is linear
-however the stream is cut.
+Two ways lead through a read. The fast one cuts it at blank lines and takes the common blocks (`data: ...`, or `event: ...` and `data: ...`) as they are;
+all else goes line by line. Only the unfinished last line of a read is kept, and only new bytes are searched for line ends: work is linear in the bytes
+however they are cut.
 
 Choices where the standard is silent:
 
-- A CR ends its line at once, an LF behind it belongs to nothing: an event is out with the first byte of its blank line's end, and `end` points behind it.
+- A CR ends its line at once and an LF behind it belongs to nothing: an event is out with the first byte that ends its blank line, `end` points behind it.
 - `start` of an event is its first field line; comments and stray lines before it do not belong to it.
-- Stray lines (contract P8) are also handed over before a fault: they are valid and may hold the provider's own words about it.
-- Limits: `line` is a line's bytes without its end and without the byte order mark; `event` is the joined data (or stray) lines with one LF each; `total`
-  is every byte, the byte order mark too. Of several breaches and UTF-8 faults the one that stands first counts.
+- Stray lines are also handed over before a fault: they are valid, and may be the provider's own words about it.
+- Limits: `line` counts a line without its end and without the byte order mark; `event` the data lines, or the stray lines, joined with one LF each; `total`
+  every byte. Of several breaches and UTF-8 faults the one that stands first in the body counts.
 """
 
 from __future__ import annotations
+
+from typing import TypeAlias
 
 from rxchat.errors import LimitExceeded
 from rxchat.framing.base import TextFramer
@@ -24,9 +26,12 @@ from rxchat.stage import Emit
 
 __all__ = ["SseFrame", "SseFramer"]
 
-SseFrame = SseEvent | StrayText | Undispatched
+SseFrame: TypeAlias = SseEvent | StrayText | Undispatched
 
 _LF, _CR = 10, 13
+
+# From this size on an unfinished line is not copied together with the read that ends it.
+_LONG = 32 * 1024
 
 
 class SseFramer(TextFramer[SseFrame]):
@@ -38,13 +43,13 @@ class SseFramer(TextFramer[SseFrame]):
 
     def __init__(self, limits: Limits | None = None) -> None:
         super().__init__(limits)
-        limits = self._limits
         self.last_event_id = ""
         self.retry: int | None = None
-        # No line and no event inside fewer bytes than this can pass a limit.
-        self._harmless = min(limits.line, limits.event)
+        self._line_limit, self._event_limit = self._limits.line, self._limits.event
+        # In fewer bytes than this no limit can be passed.
+        self._harmless = min(self._line_limit, self._event_limit)
         self._skip_lf = False
-        self._line = bytearray()  # the unfinished line
+        self._line: bytes | bytearray = b""  # the unfinished one
         # The event being collected.
         self._data: list[bytes] = []
         self._size = 0  # of its data, one LF a line
@@ -56,64 +61,57 @@ class SseFramer(TextFramer[SseFrame]):
         self._stray_size = 0
         self._stray_start = self._stray_end = 0
 
-    def _finish(self, emit: Emit[SseFrame]) -> None:
-        line = bytes(self._line)
-        begun = self._at - len(line)
-        held = bool(line) and line[:1] != b":"
-        if held:
-            self._field(line, begun, emit)
-        self._before_fault(emit)
-        if held or self._data or self._event:
-            start = begun if self._start is None else self._start
-            emit(Undispatched(self._joined(self._at) if self._data else None, start, self._at))
-
     # Bytes to lines --------------------------------------------------------------------------------------------------------------------------
 
     def _take(self, data: bytes, emit: Emit[SseFrame]) -> None:
         has_cr = _CR in data
         if self._line:
-            self._line += data
             if not has_cr and _LF not in data:
-                self._check_unfinished(emit)
+                self._keep(data, emit)
                 return
-            data = bytes(self._line)
-            self._line.clear()
-        pos = 0
+            if len(self._line) > _LONG:
+                data = self._end_long_line(data, emit)
+            else:
+                data = b"".join((self._line, data))
+                self._line = b""
         if self._skip_lf and data:
             self._skip_lf = False
-            pos = 1 if data[0] == _LF else 0
-        if len(data) <= self._harmless:
-            pos = self._blocks(data, pos, b"\r\n\r\n" if has_cr else b"\n\n", emit)
-        pos = self._lines(data, pos, len(data), emit)
+            if data[0] == _LF:
+                data = data[1:]
+        pos = self._blocks(data, has_cr, emit) if len(data) <= self._harmless else 0
         if pos < len(data):
-            self._line += data[pos:]
-            self._check_unfinished(emit)
+            pos = self._lines(data, pos, len(data), emit)
+            if pos < len(data):
+                self._keep(data[pos:], emit)
 
-    def _blocks(self, data: bytes, pos: int, blank: bytes, emit: Emit[SseFrame]) -> int:
+    def _blocks(self, data: bytes, has_cr: bool, emit: Emit[SseFrame]) -> int:
         """
-        The fast way: all blocks that end with a line end and a blank line of the same kind. Gives where the rest begins.
+        The fast way through all that ends with a blank line of the read's own kind. Gives where the rest begins.
         """
-        blocks = data[pos:].split(blank) if pos else data.split(blank)
+        line_end, width = (b"\r\n", 4) if has_cr else (b"\n", 2)
+        dispatch = 3 if has_cr else 2  # by the CR already
+        blocks = data.split(line_end + line_end)
         blocks.pop()
-        width = len(blank)
-        behind = width - 1 if width == 4 else width
-        base = self._at - len(data)
-        retry = self.retry
+        base = pos = self._at - len(data)
+        last_id, retry = self.last_event_id, self.retry
         clean = self._start is None and not self._stray
         for block in blocks:
-            if clean and _LF not in block and _CR not in block and block[:6] == b"data: ":
-                start = base + pos
-                pos += len(block)
-                emit(SseEvent(block[6:], "message", self.last_event_id, retry, start, base + pos + behind, start + 6))
-                pos += width
-                continue
-            end = pos + len(block) + width
-            self._lines(data, pos, end, emit)
-            # CR before the last LF was met and the LF with it.
-            pos = end
-            retry = self.retry
-            clean = self._start is None and not self._stray
-        return pos
+            at, name, line = pos, "message", block
+            if block[:7] == b"event: ":
+                first, _, line = block.partition(line_end)
+                at += len(block) - len(line)
+                name = first[7:].decode() or name
+                if has_cr and (_CR in first or _LF in first):
+                    line = b""
+            end = pos + len(block)
+            if line[:6] == b"data: " and clean and _LF not in line and not (has_cr and _CR in line):
+                emit(SseEvent(line[6:], name, last_id, retry, pos, end + dispatch, at + 6))
+            else:
+                self._lines(data, pos - base, end + width - base, emit)
+                last_id, retry = self.last_event_id, self.retry
+                clean = self._start is None and not self._stray
+            pos = end + width
+        return pos - base
 
     def _lines(self, data: bytes, pos: int, stop: int, emit: Emit[SseFrame]) -> int:
         """
@@ -130,49 +128,79 @@ class SseFramer(TextFramer[SseFrame]):
                 self._finished(data[pos:end], base + pos, emit)
             pos = end + 1
             if end == cr:
-                if pos == lf:
-                    pos += 1
-                elif pos == len(data):
-                    self._skip_lf = True
+                pos = self._behind_cr(data, pos)
                 cr = find(b"\r", pos, stop)
             if lf < pos:
                 lf = find(b"\n", pos, stop)
         return pos
 
+    def _behind_cr(self, data: bytes, pos: int) -> int:
+        """
+        Where the next line begins: an LF at `pos` is the other half of the line end, and may come with the next read.
+        """
+        if pos == len(data):
+            self._skip_lf = True
+            return pos
+        return pos + (data[pos] == _LF)
+
+    def _end_long_line(self, data: bytes, emit: Emit[SseFrame]) -> bytes:
+        """
+        Finish the line that is held with the first line end in `data`. Gives what comes behind it.
+        """
+        lf, cr = data.find(b"\n"), data.find(b"\r")
+        end = lf if cr < 0 or 0 <= lf < cr else cr
+        line, self._line = self._line, b""
+        line += data[:end]
+        self._finished(line, self._at - len(data) + end - len(line), emit)
+        return data[self._behind_cr(data, end + 1) if end == cr else end + 1 :]
+
+    def _keep(self, data: bytes, emit: Emit[SseFrame]) -> None:
+        """
+        More of the unfinished line; the limits do not wait for its end, which may never come.
+        """
+        line = self._line
+        if not line:
+            self._line = line = data
+        elif isinstance(line, bytearray):
+            line += data
+        else:
+            self._line = line = bytearray(line)
+            line += data
+        size = len(line)
+        if size > self._line_limit or self._size + size > self._event_limit:
+            self._check(line, self._at - size, False, emit)
+
     # Lines to events -------------------------------------------------------------------------------------------------------------------------
 
-    def _finished(self, line: bytes, start: int, emit: Emit[SseFrame]) -> None:
+    def _finished(self, line: bytes | bytearray, start: int, emit: Emit[SseFrame]) -> None:
         """
         One line that is not blank.
         """
-        limits = self._limits
-        over = start + limits.line if len(line) > limits.line else None
-        if line[:5] == b"data:" and self._size + len(line) > limits.event:
-            self._check_event(line, start, over, emit)
-        if over is not None:
-            self._fail(LimitExceeded("line", limits.line, over), emit)
-        if line[:1] != b":":
+        size = len(line)
+        if size > self._line_limit or self._size + size > self._event_limit:
+            self._check(line, start, True, emit)
+        if line[0] != 0x3A:  # a comment begins with a colon
             self._field(line, start, emit)
 
-    def _field(self, line: bytes, start: int, emit: Emit[SseFrame]) -> None:
-        name, _, value = line.partition(b":")
-        if value[:1] == b" ":
-            value = value[1:]
+    def _field(self, line: bytes | bytearray, start: int, emit: Emit[SseFrame]) -> None:
+        colon = line.find(b":", 0, 6)  # no field has a longer name
+        at = len(line) if colon < 0 else colon + 2 if line[colon + 1 : colon + 2] == b" " else colon + 1
+        name = bytes(line[: 6 if colon < 0 else colon])
         if name == b"data":
+            value = line[at:] if isinstance(line, bytes) else bytes(memoryview(line)[at:])
             if not self._data:
-                self._data_start = start + len(line) - len(value)
+                self._data_start = start + at
             self._data.append(value)
             self._size += len(value) + 1
         elif name == b"event":
-            self._event = value.decode()
+            self._event = line[at:].decode()
         elif name == b"id":
-            if 0 not in value:
-                self._id = value.decode()
+            if 0 not in line:
+                self._id = line[at:].decode()
         elif name == b"retry":
-            if value.isdigit():
-                self.retry = _milliseconds(value, self.retry)
+            self.retry = _milliseconds(line[at:], self.retry)
         else:
-            self._collect_stray(line, start, emit)
+            self._collect_stray(bytes(line), start, emit)
             return
         if self._start is None:
             self._start = start
@@ -184,28 +212,37 @@ class SseFramer(TextFramer[SseFrame]):
         if self._start is None:
             return
         self.last_event_id = self._id
-        if self._data:
-            event = self._joined(end)
+        event = self._dispatched(end) if self._data else None
+        self._data, self._size, self._event, self._start = [], 0, "", None
+        if event is not None:
             if self._stray:
                 self._before_fault(emit)
-            self._data = []
-            self._size = 0
-        else:
-            event = None
-        self._event = ""
-        self._start = None
-        if event is not None:
             emit(event)
 
-    def _joined(self, end: int) -> SseEvent:
-        data = self._data
-        raw = data[0] if len(data) == 1 else b"\n".join(data)
+    def _dispatched(self, end: int) -> SseEvent:
+        """
+        What a blank line makes of the fields so far.
+        """
+        raw = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
         return SseEvent(raw, self._event or "message", self._id, self.retry, self._start or 0, end, self._data_start)
 
+    def _finish(self, emit: Emit[SseFrame]) -> None:
+        line = self._line
+        start = self._at - len(line)
+        held = len(line) > 0 and line[0] != 0x3A
+        if held:
+            self._field(line, start, emit)
+        self._before_fault(emit)
+        if held or self._data or self._event:
+            event = self._dispatched(self._at) if self._data else None
+            emit(Undispatched(event, start if self._start is None else self._start, self._at))
+
+    # Stray lines and limits ------------------------------------------------------------------------------------------------------------------
+
     def _collect_stray(self, line: bytes, start: int, emit: Emit[SseFrame]) -> None:
-        limit = self._limits.event
-        if self._stray_size + len(line) + 1 > limit:
-            self._fail(LimitExceeded("event", limit, start + limit - self._stray_size), emit)
+        room = self._event_limit - self._stray_size
+        if len(line) + 1 > room:
+            self._fail(LimitExceeded("event", self._event_limit, start + room), emit)
         if not self._stray:
             self._stray_start = start
         self._stray.append(line)
@@ -213,43 +250,36 @@ class SseFramer(TextFramer[SseFrame]):
         self._stray_end = start + len(line)
 
     def _before_fault(self, emit: Emit[SseFrame]) -> None:
+        """
+        Hand over the stray lines; also before an event and at the end.
+        """
         if self._stray:
             text = b"\n".join(self._stray).decode()
             self._stray, self._stray_size = [], 0
             emit(StrayText(text, self._stray_start, self._stray_end))
 
-    # Faults ----------------------------------------------------------------------------------------------------------------------------------
-
-    def _check_unfinished(self, emit: Emit[SseFrame]) -> None:
+    def _check(self, line: bytes | bytearray, start: int, finished: bool, emit: Emit[SseFrame]) -> None:
         """
-        Limits are not allowed to wait for the end of a line that may never come.
+        A line with which a limit may be passed: of two breaches the first counts.
         """
-        line, limits = self._line, self._limits
-        size = len(line)
-        if size > limits.line or self._size + size > limits.event:
-            start = self._at - size
-            over = start + limits.line if size > limits.line else None
-            if line[:5] == b"data:":
-                self._check_event(line, start, over, emit, finished=False)
-            if over is not None:
-                self._fail(LimitExceeded("line", limits.line, over), emit)
-
-    def _check_event(self, line: bytes | bytearray, start: int, line_over: int | None, emit: Emit[SseFrame], finished: bool = True) -> None:
-        """
-        A data line that may pass the event limit; unless the line limit is passed before.
-        """
-        skip = 6 if line[5:6] == b" " else 5
-        limit = self._limits.event
-        over = start + skip + limit - self._size
-        if self._size + len(line) - skip + finished > limit and (line_over is None or over < line_over):
-            self._fail(LimitExceeded("event", limit, over), emit)
+        breaches = []
+        if len(line) > self._line_limit:
+            breaches.append((start + self._line_limit, "line", self._line_limit))
+        if line[:5] == b"data:" or (line == b"data" and finished):
+            at = 6 if line[:6] == b"data: " else min(len(line), 5)
+            room = self._event_limit - self._size
+            if len(line) - at + finished > room:
+                breaches.append((start + at + room, "event", self._event_limit))
+        if breaches:
+            over, name, value = min(breaches, key=lambda breach: breach[0])
+            self._fail(LimitExceeded(name, value, over), emit)
 
 
-def _milliseconds(digits: bytes, old: int | None) -> int | None:
+def _milliseconds(digits: bytes | bytearray, old: int | None) -> int | None:
     """
-    A number so long that Python will not read it is no time.
+    ASCII digits only; a number so long that Python will not read it is no time either.
     """
     try:
-        return int(digits)
+        return int(digits) if digits.isdigit() else old
     except ValueError:
         return old
