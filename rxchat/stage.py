@@ -17,7 +17,7 @@ source alone, so that bytes behind the end can neither be read nor do harm.
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
 __all__ = ["Chain", "Emit", "Stage", "StreamDone", "arun", "run"]
 
@@ -77,25 +77,31 @@ class Stage(Generic[In, Out]):
 
 class _Raised(BaseException):
     """
-    A stage of a chain raised; the stages behind it have been told.
+    A stage of `chain` raised; the stages behind it have been told. Only that chain takes it: others may stand in between.
     """
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, chain: Chain[Any, Any], error: Exception) -> None:
         super().__init__(error)
+        self.chain = chain
         self.error = error
 
 
 class _Finished(BaseException):
     """
-    A stage of a chain was done; the stages behind it have been flushed.
+    A stage of `chain` was done; the stages behind it have been flushed.
     """
+
+    def __init__(self, chain: Chain[Any, Any]) -> None:
+        super().__init__()
+        self.chain = chain
 
 
 class Chain(Stage[In, Out]):
     """
     Stages in a row, as one stage.
 
-    If one of them raises, those behind it are told by `fail`, then the error goes on. If one of them is done, those behind it are flushed.
+    If one of them raises, those behind it are told by `fail`, then the error goes on. If one of them is done, those behind it are flushed. They start from
+    the last to the first, as a subscription does: none is fed before it has started.
     """
 
     __slots__ = ("_emit", "_pushes", "_stages")
@@ -106,33 +112,39 @@ class Chain(Stage[In, Out]):
         self._pushes: list[Emit[Any]] = []
 
     def start(self, emit: Emit[Out]) -> None:
-        self._each("start", emit)
+        self._each("start", emit, order=reversed(range(len(self._stages))))
 
     def feed(self, item: In, emit: Emit[Out]) -> None:
         push = self._pushes[0] if emit is self._emit else self._linked(emit)[0]
         try:
             push(item)
-        except _Raised as raised:
-            raise raised.error from raised.error.__cause__
-        except _Finished:
-            raise StreamDone from None
+        except (_Raised, _Finished) as signal:
+            self._end(signal)
 
     def flush(self, emit: Emit[Out]) -> None:
-        self._each("flush", emit)
+        self._each("flush", emit, order=range(len(self._stages)))
 
     def fail(self, error: Exception, emit: Emit[Out]) -> None:
-        self._each("fail", emit, error)
+        self._each("fail", emit, error, order=range(len(self._stages)))
 
-    def _each(self, method: str, emit: Emit[Out], *args: Exception) -> None:
+    def _each(self, method: str, emit: Emit[Out], *args: Exception, order: Iterable[int]) -> None:
         pushes = self._linked(emit)
         try:
-            for k, stage in enumerate(self._stages):
-                call = getattr(stage, method)
+            for k in order:
+                call = getattr(self._stages[k], method)
                 self._guarded(k, lambda call=call, k=k: call(*args, pushes[k + 1]))  # type: ignore[misc]
-        except _Raised as raised:
-            raise raised.error from raised.error.__cause__
-        except _Finished:
+        except (_Raised, _Finished) as signal:
+            self._end(signal)
+
+    def _end(self, signal: _Raised | _Finished) -> NoReturn:
+        """
+        Say outside what a signal of this chain means inside; one of another chain passes.
+        """
+        if signal.chain is not self:
+            raise signal
+        if isinstance(signal, _Finished):
             raise StreamDone from None
+        raise signal.error from signal.error.__cause__
 
     def _linked(self, emit: Emit[Out]) -> list[Emit[Any]]:
         """
@@ -172,12 +184,12 @@ class Chain(Stage[In, Out]):
         except StreamDone:
             for j in behind:
                 self._guarded(j, lambda j=j: self._stages[j].flush(self._pushes[j + 1]))  # type: ignore[misc]
-            raise _Finished from None
+            raise _Finished(self) from None
         except Exception as fault:
             error = fault
             for j in behind:
                 self._guarded(j, lambda j=j: self._stages[j].fail(error, self._pushes[j + 1]))  # type: ignore[misc]
-            raise _Raised(error) from error
+            raise _Raised(self, error) from error
 
 
 def _reraise(error: BaseException) -> None:
@@ -211,7 +223,7 @@ def run(stage: Stage[In, Out], items: Iterable[In]) -> Iterator[Out]:
                 break
             stage.feed(item, emit)
     except StreamDone:
-        pass
+        failure = None  # done while it was told of a fault: it wants no more of the source, its fault included
     except GeneratorExit:
         raise
     except Exception as error:
@@ -246,7 +258,7 @@ async def arun(stage: Stage[In, Out], items: AsyncIterable[In]) -> AsyncIterator
                 break
             stage.feed(item, emit)
     except StreamDone:
-        pass
+        failure = None  # done while it was told of a fault: it wants no more of the source, its fault included
     except Exception as error:
         failure = error
     for out in held:
