@@ -19,7 +19,11 @@ GROUP = "rxchat.dialects"
 
 # One line a dialect: its name, the module and the attribute that is its Dialect.
 DIALECTS: Mapping[str, str] = {
+    "anthropic": "rxchat.dialects.anthropic:ANTHROPIC",
+    "bedrock-converse": "rxchat.dialects.bedrock_converse:BEDROCK_CONVERSE",
+    "bedrock-invoke": "rxchat.dialects.bedrock_invoke:BEDROCK_INVOKE",
     "openai-chat": "rxchat.dialects.openai_chat:OPENAI_CHAT",
+    "openai-responses": "rxchat.dialects.openai_responses:OPENAI_RESPONSES",
 }
 
 

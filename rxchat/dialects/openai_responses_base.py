@@ -1,0 +1,133 @@
+"""
+What every output item of the Responses protocol has, and the items of which nothing more need be known.
+
+An item is opened by `response.output_item.added`, filled by its own delta events and settled by `response.output_item.done` or, where that never comes, by
+the terminal response. Everything is said once: a final form only adds what the deltas left out. Ids rotate on some wires, so an item keeps the first id it
+was seen with, and blocks and calls are numbered here, in the order of their appearance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count
+from typing import Any, TypeAlias
+
+import attrs
+
+from rxchat.dialects.base import string
+from rxchat.errors import DialectError
+from rxchat.events import PROVIDER_ITEM, ChatEvent, Custom, ToolResult
+from rxchat.stage import Emit
+from rxchat.strictjson import dumps
+
+__all__ = ["FAILED", "Fields", "Host", "Item", "OpaqueItem", "Out", "ResultItem", "UnknownItem"]
+
+Fields: TypeAlias = Mapping[str, Any]
+Out: TypeAlias = Emit[ChatEvent]
+
+# What an item's status says when it did not end well.
+FAILED = ("failed", "incomplete")
+
+
+@attrs.define
+class Host:
+    """
+    What all items of one response share: numbers, what was noticed on the way, and the parser's ways to complain.
+
+    `refused`: words of refusal came; `phases`: of messages, by item id.
+    """
+
+    open_step: Callable[[Out], None]
+    unknown: Callable[[str, Any, Out], None]
+    malformed: Callable[[str], DialectError]
+    blocks: Iterator[int] = attrs.field(factory=count)
+    calls: Iterator[int] = attrs.field(factory=count)
+    refused: bool = False
+    phases: dict[str, str] = attrs.field(factory=dict)
+
+    def text(self, value: Fields, key: str) -> str:
+        """
+        A text of a known frame; missing, null and empty mean nothing (contract E13), anything else is malformed (E11).
+        """
+        text = value.get(key)
+        if text is None:
+            return ""
+        if type(text) is not str:
+            raise self.malformed(f"{key} is no text")
+        return text
+
+    def arguments(self, value: Any) -> str:
+        """
+        What a tool is called with: a text as it is, an object as its compact JSON (contract P3).
+        """
+        return dumps(value) if isinstance(value, dict) else self.text({"arguments": value}, "arguments")
+
+
+class Item:
+    """
+    One output item. `finish` is called once, with the item's final form.
+
+    `announced` is False where only its deltas were seen: a stream taken up in its middle, which then has but the end of its texts.
+    """
+
+    __slots__ = ("announced", "done", "host", "id", "type")
+
+    def __init__(self, host: Host, raw: Fields) -> None:
+        self.host = host
+        self.type = string(raw.get("type")) or ""
+        self.id = string(raw.get("id"))
+        self.announced = True
+        self.done = False
+
+    def begin(self, raw: Fields, emit: Out) -> None:
+        """
+        The item was announced.
+        """
+
+    def finish(self, raw: Fields, emit: Out) -> None:
+        """
+        The item is whole: say what was not said yet.
+        """
+
+    def remainder(self, said: list[str], final: str) -> str | None:
+        """
+        What `final` has beyond what was said, None if they contradict each other. No final text says nothing.
+        """
+        before = "".join(said)
+        if final.startswith(before):
+            return final[len(before) :]
+        return "" if not final or (not self.announced and final.endswith(before)) else None
+
+
+class ResultItem(Item):
+    """
+    The result of a call the provider ran itself (contract P10).
+    """
+
+    __slots__ = ()
+
+    def finish(self, raw: Fields, emit: Out) -> None:
+        emit(ToolResult(string(raw.get("call_id")) or "", raw.get("output"), raw.get("status") in FAILED))
+
+
+class OpaqueItem(Item):
+    """
+    An item that means something only to the provider; kept as it came (contract P12).
+    """
+
+    __slots__ = ()
+
+    def finish(self, raw: Fields, emit: Out) -> None:
+        emit(Custom(PROVIDER_ITEM, {"type": self.type, "raw": raw}))
+
+
+class UnknownItem(OpaqueItem):
+    """
+    An item of a type nobody here knows: reported, and kept.
+    """
+
+    __slots__ = ()
+
+    def finish(self, raw: Fields, emit: Out) -> None:
+        self.host.unknown(f"item {self.type}", raw, emit)
+        super().finish(raw, emit)
