@@ -21,16 +21,15 @@ import pytest
 from rxchat.dialects import dialect_names, get_dialect
 from rxchat.errors import RxchatError
 from rxchat.events import ChatEvent, ErrorEvent
-from rxchat.framing import framer_for
+from rxchat.framing import FRAMERS, framer_for
 from rxchat.limits import Limits
 from rxchat.pipeline import Head, response_stage
 from rxchat.stage import run
 from tests.grammar import violations
 from tests.shared_data import EXHAUSTIVE, SHARED
 
-ROUNDS = range(200 if EXHAUSTIVE else 20)
-PER_ROUND = 20
-FRAMINGS = ("sse", "ndjson", "json-array", "aws-eventstream", "json")
+ROUNDS = range(200 if EXHAUSTIVE else 10)
+PER_ROUND = 25
 MEDIA = {"sse": "text/event-stream", "json": "application/json"}
 
 
@@ -269,7 +268,9 @@ def listen(pieces: Sequence[bytes], dialect: str, rng: random.Random, framing: s
     spec = get_dialect(dialect)
     head = Head(headers={"Content-Type": MEDIA[framing]} if framing else {})
     events: list[ChatEvent] = []
-    stage = response_stage(dialect, profile=rng.choice(spec.profiles), options=options(dialect, rng), response_id="rx-1", head=lambda: head)
+    stage = response_stage(
+        dialect, profile=rng.choice((*spec.profiles, spec.profiles[0])), options=options(dialect, rng), response_id="rx-1", head=lambda: head
+    )
     try:
         for event in run(stage, pieces):
             events.append(event)  # one by one: what came before an error counts
@@ -361,13 +362,13 @@ def test_random_shapes_in_known_frames(round_: int) -> None:
     """
     for seed in seeds(round_):
         rng = random.Random(seed)
-        chunks = [bent(chunk, rng) if rng.random() < 0.5 else chunk for chunk in rng.choices(CHUNKS, k=rng.randint(1, 6))]
+        chunks = [bent(chunk, rng) if rng.random() < 0.3 else chunk for chunk in rng.choices(CHUNKS, k=rng.randint(1, 6))]
         check(frames(*chunks, end=rng.choice((b"", b"data: [DONE]\n\n"))), "openai-chat", seed)
         check(json.dumps(bent(CHUNKS[-1], rng)).encode(), "openai-chat", seed, "json")
 
 
 @pytest.mark.parametrize("round_", ROUNDS)
-@pytest.mark.parametrize("framing", FRAMINGS)
+@pytest.mark.parametrize("framing", sorted(FRAMERS))
 def test_framers_alone(framing: str, round_: int) -> None:
     """
     A framer gives frames or an RxchatError, the same for every cut.
@@ -383,9 +384,10 @@ def framed(framing: str, pieces: Sequence[bytes], limits: Limits) -> tuple[list[
     """
     The frames and what the error tells.
     """
+    framer = framer_for(framing, limits)
     found: list[Any] = []
     try:
-        for frame in run(framer_for(framing, limits), pieces):
+        for frame in run(framer, pieces):
             found.append(frame)
     except RxchatError as error:
         return found, told(error)
