@@ -22,7 +22,7 @@ import attrs
 from rxchat.errors import RETRYABLE_STATUS, InvalidJSONError, ProviderError
 from rxchat.strictjson import loads
 
-__all__ = ["ErrorInfo", "error_in", "provider_error", "read_error", "read_error_body"]
+__all__ = ["ErrorInfo", "error_in", "provider_error", "read_error", "read_error_body", "stray_error"]
 
 # Of a message no more is kept than a person reads; the whole object stays in `raw`.
 MAX_MESSAGE = 4096
@@ -129,6 +129,21 @@ def provider_error(value: Any, offset: int | None = None) -> ProviderError:
     )
 
 
+def stray_error(text: str, depth: int = 128) -> Any:
+    """
+    The error object in lines of an event stream that are no fields, else None: JSON with an error, or any JSON behind `error:` (contract P8).
+    """
+    text = text.strip()
+    named = text.startswith("error:")
+    if not text.removeprefix("error:").lstrip().startswith("{"):
+        return None
+    try:
+        value = loads(text.removeprefix("error:"), depth=depth)
+    except InvalidJSONError:
+        return None
+    return value if named and value else error_in(value)
+
+
 def read_error(value: Any) -> ErrorInfo:
     """
     Read a parsed error object, whatever its shape.
@@ -178,7 +193,7 @@ def _layers(value: Any) -> list[Mapping[str, Any]]:
 def _message(layers: list[Mapping[str, Any]], value: Any) -> str | None:
     outer = value[0] if isinstance(value, list) and value else value
     if isinstance(outer, dict) and isinstance(outer.get("error"), str) and isinstance(outer.get("message"), str):
-        return outer["message"]  # {"error": "Not Found", "message": "the reason"}
+        return _text(outer["message"])  # {"error": "Not Found", "message": "the reason"}
     for layer in layers:
         for key in ("error", *_MESSAGES):
             text = _text(layer.get(key))

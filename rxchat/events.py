@@ -532,6 +532,7 @@ class MediaPartial(Event):
     url: str | None = None
     item_id: str | None = None
     partial_index: int | None = None
+    choice: int = 0
 
 
 @attrs.frozen
@@ -550,6 +551,7 @@ class MediaDone(Event):
     item_id: str | None = None
     partial_index: int | None = None
     transcript: str | None = None
+    choice: int = 0
 
 
 # --- SAFETY ---------------------------------------------------------------------------------------------------------------------------------------
@@ -579,6 +581,7 @@ class ContentFilter(Event):
     category: str
     text: str | None = None
     blocked: bool = False
+    choice: int = 0
 
 
 # --- META -----------------------------------------------------------------------------------------------------------------------------------------

@@ -101,7 +101,12 @@ class Envelope(Stage[bytes, ChatEvent]):
     def fail(self, error: Exception, emit: Emit[ChatEvent]) -> None:
         push = self._to(emit)
         if self._body is not None:
-            self._body.fail(error, push)
+            try:
+                self._body.fail(error, push)
+            except RxchatError as known:
+                # A refused answer: its head told more than the broken transfer does.
+                self._failed(known, emit)
+                raise
         if isinstance(error, RxchatError):
             self._failed(error, emit)
         else:

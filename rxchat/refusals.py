@@ -48,7 +48,7 @@ class RefusedBody(Stage[bytes, ChatEvent]):
     """
     Collects the body of a refused response up to `limit` bytes, then raises what `make` makes of it; reading stops there.
 
-    A transfer that breaks off meanwhile changes nothing: the refusal was known from the head.
+    A transfer that breaks off meanwhile changes nothing: the refusal was known from the head. Being aborted does.
     """
 
     def __init__(self, make: Callable[[bytes], TransportError], limit: int) -> None:
@@ -65,7 +65,8 @@ class RefusedBody(Stage[bytes, ChatEvent]):
         raise self._error()
 
     def fail(self, error: Exception, emit: Emit[ChatEvent]) -> None:
-        raise self._error() from error
+        if isinstance(error, TransportError):
+            raise self._error() from error
 
     def _error(self) -> TransportError:
         return self._make(bytes(self._body))

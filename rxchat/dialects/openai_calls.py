@@ -60,14 +60,9 @@ class ToolCalls:
             raise DialectError("an entry of tool_calls is no object")
         kind = "custom" if entry.get("type") == "custom" or isinstance(entry.get("custom"), dict) else "function"
         index = integer(entry.get("index"))
-        extra = (
-            {key: value for key, value in entry.items() if key not in _OWN and value is not None}
-            if len(entry) > 4 or not _OWN.issuperset(entry)
-            else {}
-        )
-        self.fragment(
-            entry.get(kind), emit, index=index if index is None or index >= 0 else None, call_id=string(entry.get("id")), kind=kind, extra=extra
-        )
+        extra = None if _OWN.issuperset(entry) else {key: value for key, value in entry.items() if key not in _OWN and value is not None}
+        known = index if index is None or index >= 0 else None
+        self.fragment(entry.get(kind), emit, index=known, call_id=string(entry.get("id")), kind=kind, extra=extra)
 
     def fragment(
         self,

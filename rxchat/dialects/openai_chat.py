@@ -7,8 +7,7 @@ Choices where providers differ:
 
 - The end (contract V5, P9): a finish_reason of every choice seen, then `[DONE]` or a clean end; `[DONE]` alone ends the response with the finish unknown.
 - A call is ended by the finish reasons stop, tool_calls and function_call, by `[DONE]`, or by a second id under its index; never by `length`.
-- Within a frame: sources and safety notes, then reasoning, text, refusal, calls, media, then the finish, then usage, then the error.
-- Reasoning under several names in one delta says the same thing and counts once; opaque reasoning and signatures are kept beside it.
+- Within a frame: sources and safety notes, then the choices, each with its finish last, then usage, then the error.
 - A `message` is read where there is no `delta`: as a whole answer if nothing came before it, else (a cumulative snapshot) only by option.
 - A finish word that is itself a failure is raised at the end as ProviderError, unless the provider's own error object came before.
 - Log probabilities are collected in `metadata["logprobs"]` of the response, with the provider's fingerprints and timings; they are no events.
@@ -17,110 +16,66 @@ Choices where providers differ:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
 
 import attrs
 
 from rxchat.dialects.base import Context, Dialect, Option, Parser, UsageFold, integer, mapping, sequence, string
-from rxchat.dialects.openai_calls import ToolCalls
-from rxchat.dialects.openai_fields import (
-    annotations,
-    cited,
-    filters,
-    image,
-    joined_base64,
-    moderations,
-    read_usage,
-    search_hits,
-    signature_of,
-    usage_formula,
-)
+from rxchat.dialects.openai_choice import Choice
+from rxchat.dialects.openai_fields import cited, filters, moderations, read_usage, search_hits, usage_formula
 from rxchat.dialects.openai_strict import StrictTextParser
-from rxchat.errorbody import error_in, provider_error
-from rxchat.errors import IncompleteStreamError, InvalidJSONError, ProviderError
-from rxchat.events import (
-    ChatEvent,
-    Citation,
-    ContentFilter,
-    Heartbeat,
-    MediaDone,
-    MediaPartial,
-    RefusalDelta,
-    ServerToolArgsDelta,
-    ServerToolResult,
-    ServerToolStart,
-    TextDelta,
-    ThinkingDelta,
-    ThinkingRedacted,
-    ThinkingSignature,
-)
+from rxchat.errorbody import error_in, provider_error, stray_error
+from rxchat.errors import IncompleteStreamError, ProviderError
+from rxchat.events import ChatEvent, Citation, Heartbeat, TextDelta
 from rxchat.framing.frames import SseEvent, StrayText, Undispatched
 from rxchat.response import ChatResponse, FinishReason
 from rxchat.stage import Emit
-from rxchat.strictjson import loads
 from rxchat.think_tags import ThinkTagSplitter, tag_names
 
 __all__ = ["OPENAI_CHAT", "OpenAIChatParser"]
 
+# The words of OpenAI, then those its compatibles document for themselves.
 FINISH_REASONS: Mapping[str, FinishReason] = {
     "stop": FinishReason.STOP,
-    "eos": FinishReason.STOP,
-    "end_turn": FinishReason.STOP,
     "length": FinishReason.LENGTH,
-    "model_length": FinishReason.LENGTH,
-    "model_context_window_exceeded": FinishReason.LENGTH,
     "tool_calls": FinishReason.TOOL_CALLS,
     "function_call": FinishReason.TOOL_CALLS,
     "content_filter": FinishReason.CONTENT_FILTER,
+    "eos": FinishReason.STOP,
+    "end_turn": FinishReason.STOP,
+    "model_length": FinishReason.LENGTH,
+    "model_context_window_exceeded": FinishReason.LENGTH,
     "sensitive": FinishReason.CONTENT_FILTER,
     "error": FinishReason.ERROR,
     "network_error": FinishReason.ERROR,
     "insufficient_system_resource": FinishReason.ERROR,
 }
 
-# A frame, choice or delta with none of these says nothing but its text. `usage` and `logprobs` are mostly null and looked at by value.
+# A frame and a choice with none of these, and a delta with only those, say nothing but their text.
 _LOUD = frozenset(
-    {"error", "x_groq", "citations", "search_results", "prompt_filter_results", "moderation", "timings", "time_info", "object_error", "detail"}
+    {
+        "error",
+        "x_groq",
+        "citations",
+        "search_results",
+        "prompt_filter_results",
+        "prompt_annotations",
+        "moderation",
+        "timings",
+        "time_info",
+        "sla_metrics",
+    }
 )
-_LOUD_CHOICE = frozenset(
-    {"message", "content_filter_results", "content_filter_result", "usage", "native_finish_reason", "stop_reason", "matched_stop"}
-)
+_LOUD_CHOICE = frozenset({"message", "content_filter_results", "content_filter_result", "usage"})
 _PLAIN_DELTA = frozenset({"content", "role", "token_id", "name"})
 
+# A frame with none of these is no frame of this dialect.
 _KNOWN = frozenset({"choices", "usage", "x_groq", "citations", "search_results", "prompt_filter_results", "prompt_annotations", "moderation"})
 
-# What of a frame, and of the choice that finishes, is kept on the response.
+# What of a frame, and of a choice, is kept on the response.
 _METADATA = ("system_fingerprint", "service_tier", "provider", "timings", "time_info", "sla_metrics")
 _CHOICE_METADATA = ("native_finish_reason", "stop_reason", "matched_stop")
-
-
-@attrs.define(eq=False)
-class _Audio:
-    """
-    One spoken answer as it comes: base64 pieces and the words of it.
-    """
-
-    item_id: str | None = None
-    pieces: list[str] = attrs.field(factory=list)
-    words: list[str] = attrs.field(factory=list)
-
-
-@attrs.define(eq=False)
-class _Choice:
-    """
-    What is known of one choice: `answered` and `refused` tell whether text or refusal came, `blocked` whether a filter withheld something.
-    """
-
-    index: int
-    calls: ToolCalls
-    finish_raw: str | None = None
-    answered: bool = False
-    refused: bool = False
-    blocked: bool = False
-    audio: _Audio | None = None
-    signature: str | None = None
-    snapshot: str = ""
 
 
 class OpenAIChatParser(Parser):
@@ -128,25 +83,29 @@ class OpenAIChatParser(Parser):
     The default profile.
     """
 
-    finish_reasons = FINISH_REASONS
+    finish_reasons: ClassVar[Mapping[str, FinishReason]] = FINISH_REASONS
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._usage = UsageFold(read_usage, usage_formula)
-        self._choices: dict[int, _Choice] = {}
-        self._held: list[ChatEvent] = []
-        self._seen: set[Any] = set()  # citations, hits, filter notes, opaque reasoning that came already
-        self._lists: tuple[Any, Any] = (None, None)  # the source lists of the last frame, mostly repeated
-        self._server_tools: dict[Any, set[str]] = {}
-        self._ended = False  # the protocol's own end was reached
+        self._choices: dict[int, Choice] = {}
+        self._held: list[ChatEvent] = []  # what came before the step
+        self._seen: set[Any] = set()  # what of citations, hits, filter notes and opaque reasoning came already
+        self._lists: tuple[Any, Any] = (None, None)  # the source lists of the last frame, mostly repeated in the next
+        self._unsaid = FinishReason.UNKNOWN  # what a missing finish_reason means
+        self._blocked = False  # the prompt was
+        self._snapshots = self.options.get("snapshot") == "message"
         tags = self.options.get("think_tags")
         self._splitter = ThinkTagSplitter(tags) if tags else None
 
     # Frames ----------------------------------------------------------------------------------------------------------------------------------
 
     def on_sentinel(self, event: SseEvent, emit: Emit[ChatEvent]) -> bool:
+        """
+        `[DONE]`; data that are blank (a sign of life); data that are no JSON under a name of their own, an error's text or unknown.
+        """
         raw = event.raw
-        if raw[:1] == b"{" and event.event == "message":
+        if raw[:1] == b"{":
             return False
         text = raw.strip()
         if text == b"[DONE]":
@@ -158,53 +117,46 @@ class OpenAIChatParser(Parser):
             return False
         if event.event == "error":
             raise provider_error(event.data)
-        self.unknown(event.event, event.data, emit)
+        self.unknown(event.event, event.data, self._early(emit))
         return True
 
     def on_event(self, value: Any, event: SseEvent, emit: Emit[ChatEvent]) -> None:
-        if self.step_open:
-            # The common frame, one piece of text and nothing else, in few operations.
-            try:
-                (choice,) = value["choices"]
-                delta = choice["delta"]
-                text = delta["content"]
-                state = self._choices[choice["index"]]
-            except (KeyError, TypeError, ValueError):
-                pass
-            else:
-                if (
-                    type(text) is str
-                    and text
-                    and choice.get("finish_reason") is None
-                    and (len(delta) == 1 or delta.keys() <= _PLAIN_DELTA)
-                    and value.get("usage") is None
-                    and choice.get("logprobs") is None
-                    and state.answered
-                    and state.finish_raw is None
-                    and _LOUD.isdisjoint(value)
-                    and _LOUD_CHOICE.isdisjoint(choice)
-                    and event.event == "message"
-                ):
-                    emit(TextDelta(text, None, None, state.index))
-                    return
-        self._frame(value, emit, event.event)
+        # First the common frame, one more piece of text and nothing else, in few operations.
+        try:
+            (choice,) = value["choices"]
+            delta = choice["delta"]
+            text = delta["content"]
+            state = self._choices[choice["index"]]
+        except (KeyError, TypeError, ValueError):
+            pass
+        else:
+            if (
+                type(text) is str
+                and text
+                and state.answered
+                and state.finish_raw is None
+                and not choice.get("finish_reason")
+                and (len(delta) == 1 or delta.keys() <= _PLAIN_DELTA)
+                and not value.get("usage")
+                and not choice.get("logprobs")
+                and _LOUD.isdisjoint(value)
+                and _LOUD_CHOICE.isdisjoint(choice)
+                and event.event == "message"
+            ):
+                emit(TextDelta(text, None, None, state.index))
+                return
+        self._frame(value, event.event, emit)
 
     def on_body(self, value: Any, emit: Emit[ChatEvent]) -> None:
-        self._frame(value, emit)
+        self._frame(value, "message", emit)
         if not isinstance(mapping(value).get("choices"), list):
             raise self.malformed("the body is no chat completion")
         self._end(emit)
 
     def on_stray(self, stray: StrayText, emit: Emit[ChatEvent]) -> None:
-        text = stray.text.strip()
-        text = text[6:].lstrip() if text.startswith("error:") else text
-        if text.startswith("{"):
-            try:
-                value = loads(text, offset=stray.start, depth=self.limits.json_depth)
-            except InvalidJSONError:
-                value = None
-            if error_in(value) is not None or (value and stray.text.lstrip().startswith("error:")):
-                raise provider_error(value)
+        error = stray_error(stray.text, self.limits.json_depth)
+        if error is not None:
+            raise provider_error(error)
         super().on_stray(stray, self._early(emit))
 
     def on_undispatched(self, held: Undispatched, emit: Emit[ChatEvent]) -> None:
@@ -213,44 +165,42 @@ class OpenAIChatParser(Parser):
         super().on_undispatched(held, emit)
 
     def on_eof(self, emit: Emit[ChatEvent]) -> None:
-        finished = bool(self._choices) and all(state.finish_raw is not None for state in self._choices.values())
-        if not finished:
+        if not self._choices or any(choice.finish_raw is None for choice in self._choices.values()):
             raise IncompleteStreamError("the body ended before a finish_reason", self.offset)
         if self.options.get("done") == "required" or not self.context.clean_eof:
             raise IncompleteStreamError("the body ended without [DONE]", self.offset)
         self._end(emit)
 
-    def _frame(self, value: Any, emit: Emit[ChatEvent], event: str = "message") -> None:
+    def _frame(self, value: Any, name: str, emit: Emit[ChatEvent]) -> None:
         """
-        One chunk, or one whole body.
+        One chunk under its event name, or one whole body.
         """
         if value is None:
             return
         if not isinstance(value, dict):
             raise self.malformed(f"a frame is {type(value).__name__}, not an object")
-        failed = value if event == "error" else error_in(value)
+        error = value if name == "error" else error_in(value)
         choices = value.get("choices")
         if choices is not None and not isinstance(choices, list):
             raise self.malformed(f"choices is {type(choices).__name__}, not a list")
-        if choices or (failed is None and (string(value.get("id")) or string(value.get("model")))) or (failed is not None and value.get("usage")):
+        if error is None and _KNOWN.isdisjoint(value) and not str(value.get("object")).startswith("chat.completion"):
+            words = (name if name != "message" else None, string(value.get("type")), string(value.get("object")))
+            self.unknown(next(filter(None, words), "frame"), value, self._early(emit))
+            return
+        if choices or value.get("usage") or (error is None and (string(value.get("id")) or string(value.get("model")))):
             self._open(value, emit)
         out = self._early(emit)
-        if failed is None and _KNOWN.isdisjoint(value) and not str(value.get("object")).startswith("chat.completion"):
-            name = event if event != "message" else string(value.get("type")) or string(value.get("object")) or "frame"
-            self.unknown(name, value, out)
-            return
         self._around(value, out)
         for choice in choices or ():
             self._choice(choice, emit)
         self._usage.update(value.get("usage"), out)
         self._usage.update(mapping(value.get("x_groq")).get("usage"), out)
-        if failed is not None:
-            raise provider_error(failed)
+        if error is not None:
+            raise provider_error(error)
 
     def _open(self, value: Mapping[str, Any], emit: Emit[ChatEvent]) -> None:
-        opened = self.step_open
         self.open_step(emit, value.get("id"), value.get("model"))
-        if not opened:
+        if self._held:
             held, self._held = self._held, []
             for event in held:
                 emit(event)
@@ -268,11 +218,14 @@ class OpenAIChatParser(Parser):
         lists = (value.get("citations"), value.get("search_results"))
         if lists != self._lists:
             self._lists = lists
-            self._new(search_hits(lists[1]), emit)
-            self._new(cited(*lists), emit)
+            self.emit_new(search_hits(lists[1]), emit)
+            self.emit_new(cited(*lists), emit)
         for result in sequence(value.get("prompt_filter_results") or value.get("prompt_annotations")):
-            self._filtered(mapping(result).get("content_filter_results"), None, emit)
-        self._new(moderations(value.get("moderation")), emit)
+            notes = tuple(filters(mapping(result).get("content_filter_results"), 0))
+            self._blocked = self._blocked or any(note.blocked for note in notes)
+            self.emit_new(notes, emit)
+        if value.get("moderation"):
+            self.emit_new(moderations(value["moderation"]), emit)
         self._note(value, _METADATA)
 
     def _note(self, said: Mapping[str, Any], keys: Iterable[str]) -> None:
@@ -281,224 +234,50 @@ class OpenAIChatParser(Parser):
             if value is not None and value != "":
                 self.metadata[key] = value
 
-    def _new(self, events: Iterator[Any], emit: Emit[ChatEvent]) -> None:
+    def emit_new(self, events: Iterable[Any], emit: Emit[ChatEvent]) -> None:
         """
         Emit those that have not come before; a source is the same whatever its title.
         """
         for event in events:
-            key = (Citation, event.url, event.file, event.quoted, event.start, event.end, event.choice) if type(event) is Citation else event
+            key = attrs.evolve(event, title=None) if type(event) is Citation else event
             if key not in self._seen:
                 self._seen.add(key)
                 emit(event)
 
-    def _filtered(self, results: Any, state: _Choice | None, emit: Emit[ChatEvent]) -> None:
-        for note in filters(results):
-            if note.blocked and state is not None:
-                state.blocked = True
-            self._new(iter((note,)), emit)
-
-    # Choices ---------------------------------------------------------------------------------------------------------------------------------
-
-    def _choice(self, choice: Any, emit: Emit[ChatEvent]) -> None:
-        if choice is None:
+    def _choice(self, said: Any, emit: Emit[ChatEvent]) -> None:
+        if said is None:
             return
-        if not isinstance(choice, dict):
-            raise self.malformed("a choice is no object")
-        state = self._state(integer(choice.get("index")) or 0)
-        self._filtered(choice.get("content_filter_results") or choice.get("content_filter_result"), state, emit)
-        delta = choice.get("delta")
+        if not isinstance(said, dict):
+            raise self.malformed(f"a choice is {type(said).__name__}, not an object")
+        index = integer(said.get("index")) or 0
+        choice = self._choices.get(index) or self._choices.setdefault(index, Choice(index, self))
+        choice.filtered(said.get("content_filter_results") or said.get("content_filter_result"), emit)
+        delta = said.get("delta")
         if delta is None:
-            delta = self._message(choice.get("message"), state)
+            delta = choice.message(said.get("message"), self._snapshots)
         if isinstance(delta, dict):
-            self._delta(delta, state, emit)
+            choice.delta(delta, emit)
         elif delta is not None:
-            raise self.malformed("a delta is no object")
-        if choice.get("logprobs"):
-            self._logprobs(choice["logprobs"], state)
-        self._usage.update(choice.get("usage"), emit)
-        raw = choice.get("finish_reason")
-        if raw:
-            self._finish(raw, state, choice, emit)
+            raise self.malformed(f"a delta is {type(delta).__name__}, not an object")
+        self._usage.update(said.get("usage"), emit)
+        if index == 0:
+            self._note(said, _CHOICE_METADATA)
+            self._logprobs(said.get("logprobs"))
+        self._finish(said.get("finish_reason"), choice, emit)
 
-    def _state(self, index: int) -> _Choice:
-        state = self._choices.get(index)
-        if state is None:
-            state = self._choices[index] = _Choice(index, ToolCalls(index))
-        return state
-
-    def _message(self, message: Any, state: _Choice) -> Any:
-        """
-        A `message` without a delta as a delta: all of it at first, later what is new in it, if snapshots are read at all.
-        """
-        if self.options.get("snapshot") != "message":
-            return None if state.answered or state.calls else message
-        text = mapping(message).get("content")
-        if not isinstance(text, str):
-            return message
-        if not text.startswith(state.snapshot):
-            raise self.malformed("a snapshot does not continue the one before")
-        new, state.snapshot = text[len(state.snapshot) :], text
-        return {**message, "content": new}
-
-    def _delta(self, delta: Mapping[str, Any], state: _Choice, emit: Emit[ChatEvent]) -> None:
-        self._new(annotations(delta.get("annotations"), state.index), emit)
-        self._thinking(delta, state, emit)
-        self._content(delta.get("content"), state, emit)
-        refusal = string(delta.get("refusal"))
-        if refusal:
-            state.refused = True
-            emit(RefusalDelta(refusal, state.index))
-        self._calls(delta, state, emit)
-        for tool in sequence(delta.get("executed_tools")):
-            self._server_tool(mapping(tool), state, emit)
-        if isinstance(delta.get("audio"), dict):
-            self._audio(delta["audio"], state, emit)
-        for part in sequence(delta.get("images")):
-            self._image(part, state, emit)
-
-    def _thinking(self, delta: Mapping[str, Any], state: _Choice, emit: Emit[ChatEvent]) -> None:
-        details = [detail for detail in sequence(delta.get("reasoning_details")) if isinstance(detail, dict)]
-        text = string(delta.get("reasoning_content")) or string(delta.get("reasoning"))
-        if text is None and details:
-            text = "".join(string(detail.get("text")) or string(detail.get("summary")) or "" for detail in details)
-        if text:
-            emit(ThinkingDelta(text, None, None, state.index))
-        for detail in details:
-            self._seal(string(detail.get("signature")), state, emit)
-            self._opaque(string(detail.get("data")), string(detail.get("id")), state, emit)
-        self._opaque(string(delta.get("reasoning_encrypted")), None, state, emit)
-        self._seal(signature_of(delta), state, emit)
-
-    def _seal(self, signature: str | None, state: _Choice, emit: Emit[ChatEvent]) -> None:
-        if signature and signature != state.signature:
-            state.signature = signature
-            emit(ThinkingSignature(signature, None, None, state.index))
-
-    def _opaque(self, data: str | None, item_id: str | None, state: _Choice, emit: Emit[ChatEvent]) -> None:
-        if data:
-            self._new(iter((ThinkingRedacted(data, None, item_id, state.index),)), emit)
-
-    def _content(self, content: Any, state: _Choice, emit: Emit[ChatEvent]) -> None:
-        if isinstance(content, str):
-            if content:
-                self._text(content, state, emit)
-        elif isinstance(content, list):
-            for part in content:
-                self._part(part, state, emit)
-        elif content is not None:
-            raise self.malformed(f"content is {type(content).__name__}")
-
-    def _text(self, text: str, state: _Choice, emit: Emit[ChatEvent]) -> None:
-        state.answered = True
-        if state.finish_raw is not None:
-            self.after_finish += 1
-        emit(TextDelta(text, None, None, state.index))
-
-    def _part(self, part: Any, state: _Choice, emit: Emit[ChatEvent]) -> None:
-        """
-        One part of a content array.
-        """
-        if isinstance(part, str):
-            self._content(part, state, emit)
-            return
-        said = mapping(part)
-        kind = string(said.get("type")) or ("text" if "text" in said else "part")
-        if kind in ("text", "output_text"):
-            self._content(said.get("text"), state, emit)
-        elif kind in ("thinking", "reasoning"):
-            text = _spoken(said.get("thinking") or said.get("summary") or said.get("text"))
-            if text:
-                emit(ThinkingDelta(text, None, None, state.index))
-            for holder in (said, *sequence(said.get("summary"))):
-                self._seal(string(mapping(holder).get("signature")), state, emit)
-        elif kind == "refusal":
-            self._delta({"refusal": said.get("refusal")}, state, emit)
-        elif kind == "image_url":
-            self._image(said, state, emit)
-        else:
-            self.unknown(f"content.{kind}", part, emit)
-
-    def _calls(self, delta: Mapping[str, Any], state: _Choice, emit: Emit[ChatEvent]) -> None:
-        entries = delta.get("tool_calls")
-        if entries:
-            if not isinstance(entries, list):
-                raise self.malformed("tool_calls is no list")
-            for entry in entries:
-                state.calls.take(entry, emit)
-        if delta.get("function_call"):
-            state.calls.fragment(delta["function_call"], emit)
-
-    def _server_tool(self, tool: Mapping[str, Any], state: _Choice, emit: Emit[ChatEvent]) -> None:
-        """
-        A tool the provider runs: the same entry comes again when its output is there.
-        """
-        kind = string(tool.get("type")) or "tool"
-        number = integer(tool.get("index"))
-        key = f"{kind}-{state.index}-{len(self._server_tools) if number is None else number}"
-        told = self._server_tools.setdefault(key, set())
-        if "start" not in told:
-            told.add("start")
-            emit(ServerToolStart(kind, key, string(tool.get("name"))))
-        arguments = string(tool.get("arguments"))
-        if arguments and "arguments" not in told:
-            told.add("arguments")
-            emit(ServerToolArgsDelta(kind, arguments, key))
-        output = tool.get("output")
-        if output and "output" not in told:
-            told.add("output")
-            emit(ServerToolResult(kind, key, output, name=string(tool.get("name"))))
-        self._new(search_hits(mapping(tool.get("search_results")).get("results")), emit)
-
-    # Media -----------------------------------------------------------------------------------------------------------------------------------
-
-    def _audio(self, said: Mapping[str, Any], state: _Choice, emit: Emit[ChatEvent]) -> None:
-        audio = state.audio = state.audio or _Audio()
-        audio.item_id = audio.item_id or string(said.get("id"))
-        words, data = string(said.get("transcript")), string(said.get("data"))
-        if words:
-            audio.words.append(words)
-        if data:
-            audio.pieces.append(data)
-            emit(MediaPartial("audio", None, data, None, audio.item_id, len(audio.pieces) - 1))
-        if said.get("expires_at"):
-            self._spoken(state, emit)
-
-    def _spoken(self, state: _Choice, emit: Emit[ChatEvent]) -> None:
-        """
-        The spoken answer is over.
-        """
-        audio, state.audio = state.audio, None
-        if audio is not None and (audio.pieces or audio.words):
-            emit(MediaDone("audio", None, joined_base64(audio.pieces) or None, None, audio.item_id, None, "".join(audio.words) or None))
-
-    def _image(self, part: Any, state: _Choice, emit: Emit[ChatEvent]) -> None:
-        done = image(part)
-        if done is None:
-            self.unknown("image", part, emit)
-        else:
-            emit(done)
-
-    def _logprobs(self, said: Any, state: _Choice) -> None:
-        if state.index == 0:
-            kept = self.metadata.setdefault("logprobs", {})
-            for key, entries in mapping(said).items():
-                if isinstance(entries, list):
-                    kept.setdefault(key, []).extend(entries)
+    def _logprobs(self, said: Any) -> None:
+        for key, entries in mapping(said).items():
+            if isinstance(entries, list):
+                self.metadata.setdefault("logprobs", {}).setdefault(key, []).extend(entries)
 
     # Ends ------------------------------------------------------------------------------------------------------------------------------------
 
-    def _finish(self, raw: Any, state: _Choice, choice: Mapping[str, Any], emit: Emit[ChatEvent]) -> None:
+    def _finish(self, raw: Any, choice: Choice, emit: Emit[ChatEvent]) -> None:
+        if raw is None or raw == "":
+            return
         if not isinstance(raw, str):
-            raise self.malformed(f"finish_reason is {type(raw).__name__}")
-        state.finish_raw = raw
-        reason = self.finish_reasons.get(raw, FinishReason.OTHER)
-        if reason.complete:
-            state.calls.end(emit)
-        elif reason is FinishReason.CONTENT_FILTER and not state.blocked:
-            state.blocked = True
-            emit(ContentFilter(raw, None, True))
-        if state.index == 0:
-            self._note(choice, _CHOICE_METADATA)
+            raise self.malformed(f"a finish_reason is {type(raw).__name__}")
+        choice.finish(raw, self.finish_reasons.get(raw, FinishReason.OTHER), emit)
 
     def _done(self, emit: Emit[ChatEvent]) -> None:
         """
@@ -508,41 +287,29 @@ class OpenAIChatParser(Parser):
         self._end(emit)
 
     def _end(self, emit: Emit[ChatEvent]) -> None:
-        self._ended = True
-        for state in self._choices.values():
-            if self._reason(state).complete or state.finish_raw is None:
-                state.calls.end(emit)
-            self._spoken(state, emit)
-        if 0 in self._choices and self._reason(self._choices[0]) is FinishReason.ERROR:
-            raise ProviderError(f"the provider ended the answer with finish_reason {self._choices[0].finish_raw}", type=self._choices[0].finish_raw)
+        if self.options.get("finish") == "optional":
+            self._unsaid = FinishReason.STOP
+        for choice in self._choices.values():
+            if choice.finish_raw is None or self._reason(choice).complete:
+                choice.calls.end(emit)
+            choice.end_audio(emit)
+        first = self._choices.get(0)
+        if first is not None and self._reason(first) is FinishReason.ERROR:
+            raise ProviderError(f"the provider ended the answer with finish_reason {first.finish_raw}", type=first.finish_raw)
         self.end_response(emit)
 
-    def _reason(self, state: _Choice) -> FinishReason:
-        """
-        Why a choice ended, by its word and by what is in it (contract P1).
-        """
-        raw = state.finish_raw
-        if raw is not None:
-            reason = self.finish_reasons.get(raw, FinishReason.OTHER)
-        else:
-            optional = self._ended and self.options.get("finish") == "optional"
-            reason = FinishReason.STOP if optional else FinishReason.UNKNOWN
-        if reason is not FinishReason.STOP:
-            return reason
-        if state.blocked:
-            return FinishReason.CONTENT_FILTER
-        if state.calls:
-            return FinishReason.TOOL_CALLS
-        return FinishReason.REFUSAL if state.refused and not state.answered else reason
+    def _reason(self, choice: Choice) -> FinishReason:
+        reason = choice.reason(self.finish_reasons, self._unsaid)
+        return FinishReason.CONTENT_FILTER if self._blocked and reason.complete else reason
 
     def seed(self, alternatives: Iterable[ChatResponse] = ()) -> ChatResponse:
         first = self._choices.get(0)
         if first is not None:
             self.set_finish(first.finish_raw, self._reason(first))
         others = [
-            ChatResponse(choice=state.index, finish_reason=self._reason(state), finish_reason_raw=state.finish_raw)
-            for state in sorted(self._choices.values(), key=lambda state: state.index)
-            if state.index != 0
+            ChatResponse(choice=index, finish_reason=self._reason(choice), finish_reason_raw=choice.finish_raw)
+            for index, choice in sorted(self._choices.items())
+            if index != 0
         ]
         return super().seed([*alternatives, *others])
 
@@ -561,17 +328,6 @@ class OpenAIChatParser(Parser):
         return lambda event: splitter.feed(event, counted)
 
 
-def _spoken(value: Any) -> str:
-    """
-    The text of a thinking part: a text, or a list of text parts.
-    """
-    if isinstance(value, list):
-        return "".join(_spoken(item) for item in value)
-    if isinstance(value, dict):
-        value = value.get("text")
-    return value if isinstance(value, str) else ""
-
-
 # --- the table line -------------------------------------------------------------------------------------------------------------------------------
 
 
@@ -586,13 +342,15 @@ class TagsOption(Option):
 
 
 OPTIONS: Mapping[str, Option] = {
-    "done": Option("auto", "Whether a body may end without [DONE] after a finish_reason: auto, or required.", ("auto", "required")),
-    "finish": Option(
-        "required", "Whether [DONE] without any finish_reason is a whole answer: optional, for servers that never send one.", ("required", "optional")
+    "done": Option(
+        "auto", "May a body end without [DONE], cleanly and after a finish_reason: auto allows it, required does not.", ("auto", "required")
     ),
-    "think_tags": TagsOption(False, "Read tags inside the text as thinking: true for think, thinking and reasoning, or the tags' names."),
+    "finish": Option(
+        "required", "Is [DONE] without any finish_reason a whole answer: optional for servers that never send one.", ("required", "optional")
+    ),
+    "think_tags": TagsOption(False, "Read tags inside the text as thinking: true for think, thinking and reasoning, or the names of tags."),
     "snapshot": Option(
-        "ignore", "A cumulative `message` instead of deltas: ignore it once an answer has begun, or read what is new in each.", ("ignore", "message")
+        "ignore", "A cumulative `message` in place of a delta: ignore it, or message to read what is new in it.", ("ignore", "message")
     ),
 }
 

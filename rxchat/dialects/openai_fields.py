@@ -14,7 +14,19 @@ from typing import Any
 from rxchat.dialects.base import integer, mapping, sequence, string
 from rxchat.events import Citation, ContentFilter, MediaDone, SearchResult
 
-__all__ = ["annotations", "cited", "filters", "image", "joined_base64", "moderations", "read_usage", "search_hits", "signature_of", "usage_formula"]
+__all__ = [
+    "annotations",
+    "cited",
+    "filters",
+    "image",
+    "joined_base64",
+    "moderations",
+    "read_usage",
+    "search_hits",
+    "signature_of",
+    "spoken",
+    "usage_formula",
+]
 
 # --- usage ----------------------------------------------------------------------------------------------------------------------------------------
 
@@ -94,7 +106,7 @@ def search_hits(hits: Any) -> Iterator[SearchResult]:
             yield SearchResult(url=said["url"], title=string(said.get("title")), snippet=snippet)
 
 
-def annotations(items: Any, choice: int) -> Iterator[Citation]:
+def annotated(items: Any, choice: int) -> Iterator[Citation]:
     """
     `annotations` of a delta: {"url_citation": {...}}, flat ones, file citations. An annotations object (not a list) says nothing about sources.
     """
@@ -119,19 +131,19 @@ def _range(said: Mapping[str, Any]) -> tuple[int | None, int | None]:
 # --- safety ---------------------------------------------------------------------------------------------------------------------------------------
 
 
-def filters(results: Any) -> Iterator[ContentFilter]:
+def filters(results: Any, choice: int) -> Iterator[ContentFilter]:
     """
-    One `content_filter_results` object: {"hate": {"filtered": false, "severity": "safe"}, ...}; `filtered` means the text was withheld.
+    One `content_filter_results` object: {"hate": {"filtered": false, "severity": "safe"}, ...}; `filtered` means that it was withheld.
     """
     for category, said in mapping(results).items():
         if not isinstance(said, dict):
             continue
         if category == "error":
             if string(said.get("message")):
-                yield ContentFilter("error", said["message"])
+                yield ContentFilter("error", said["message"], False, choice)
             continue
         word = string(said.get("severity")) or ("detected" if said.get("detected") is True else None)
-        yield ContentFilter(category, word, said.get("filtered") is True)
+        yield ContentFilter(category, word, said.get("filtered") is True, choice)
 
 
 def moderations(said: Any) -> Iterator[ContentFilter]:
@@ -147,7 +159,7 @@ def moderations(said: Any) -> Iterator[ContentFilter]:
 # --- media and signatures -------------------------------------------------------------------------------------------------------------------------
 
 
-def image(part: Any) -> MediaDone | None:
+def image(part: Any, choice: int) -> MediaDone | None:
     """
     {"image_url": {"url": ...}} as media: base64 of a data URL, else the URL.
     """
@@ -157,8 +169,8 @@ def image(part: Any) -> MediaDone | None:
         return None
     head, comma, data = url.partition(",")
     if comma and head.startswith("data:") and head.endswith(";base64"):
-        return MediaDone("image", head[5:-7] or None, data)
-    return MediaDone("image", url=url)
+        return MediaDone("image", head[5:-7] or None, data, choice=choice)
+    return MediaDone("image", url=url, choice=choice)
 
 
 def joined_base64(pieces: list[str]) -> str:
@@ -179,3 +191,12 @@ def signature_of(delta: Mapping[str, Any]) -> str | None:
     """
     google = mapping(mapping(delta.get("extra_content")).get("google"))
     return string(google.get("thought_signature")) or string(delta.get("thought_signature"))
+
+
+def spoken(value: Any) -> str:
+    """
+    The words of a thinking part: a text, or a list of text parts.
+    """
+    if isinstance(value, list):
+        return "".join(spoken(item) for item in value)
+    return (string(value) or string(mapping(value).get("text"))) or ""

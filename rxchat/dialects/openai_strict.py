@@ -7,16 +7,16 @@ INCOMPLETE_FINISH. Errors go before everything else, also an error that is null.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from rxchat.dialects.base import Parser
-from rxchat.errorbody import error_in, provider_error
+from rxchat.errorbody import provider_error, stray_error
 from rxchat.errors import InvalidJSONError
 from rxchat.events import ChatEvent, TextDelta
 from rxchat.framing.frames import SseEvent, StrayText
 from rxchat.response import FinishReason
 from rxchat.stage import Emit
-from rxchat.strictjson import loads
 
 __all__ = ["StrictTextParser"]
 
@@ -28,7 +28,11 @@ class StrictTextParser(Parser):
     Text, stop, `[DONE]`; nothing else.
     """
 
-    finish_reasons = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH, "content_filter": FinishReason.CONTENT_FILTER}
+    finish_reasons: ClassVar[Mapping[str, FinishReason]] = {
+        "stop": FinishReason.STOP,
+        "length": FinishReason.LENGTH,
+        "content_filter": FinishReason.CONTENT_FILTER,
+    }
 
     _said = False
 
@@ -67,12 +71,9 @@ class StrictTextParser(Parser):
         """
         No field this profile reads; an error in it is told all the same (contract P8).
         """
-        try:
-            value = loads(stray.text.strip().removeprefix("error:"), depth=self.limits.json_depth)
-        except InvalidJSONError:
-            return
-        if error_in(value) is not None:
-            raise provider_error(value)
+        error = stray_error(stray.text, self.limits.json_depth)
+        if error is not None:
+            raise provider_error(error)
 
     def _only(self, choices: Any) -> dict[str, Any]:
         if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], dict):
