@@ -58,11 +58,29 @@ class ToolCalls:
         """
         if not isinstance(entry, dict):
             raise DialectError("an entry of tool_calls is no object")
+        if self._continued(entry, emit):
+            return
         kind = "custom" if entry.get("type") == "custom" or isinstance(entry.get("custom"), dict) else "function"
         index = integer(entry.get("index"))
         extra = None if _OWN.issuperset(entry) else {key: value for key, value in entry.items() if key not in _OWN and value is not None}
         known = index if index is None or index >= 0 else None
         self.fragment(entry.get(kind), emit, index=known, call_id=string(entry.get("id")), kind=kind, extra=extra)
+
+    def _continued(self, entry: dict[str, Any], emit: Emit[ChatEvent]) -> bool:
+        """
+        The common entry, one more fragment of the last call, in few operations.
+        """
+        if not self._calls or "id" in entry or len(entry) > 3:
+            return False
+        last = self._calls[-1]
+        body = entry.get("function")
+        if last.index is None or entry.get("index") != last.index or last.kind != "function" or type(body) is not dict or len(body) != 1:
+            return False
+        text = body.get("arguments")
+        if type(text) is not str or not text or not _OWN.issuperset(entry):
+            return False
+        emit(ToolCallArgsDelta(text, last.id, last.index, self._choice))
+        return True
 
     def fragment(
         self,

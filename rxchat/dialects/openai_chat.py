@@ -52,30 +52,18 @@ FINISH_REASONS: Mapping[str, FinishReason] = {
     "insufficient_system_resource": FinishReason.ERROR,
 }
 
-# A frame and a choice with none of these, and a delta with only those, say nothing but their text.
-_LOUD = frozenset(
-    {
-        "error",
-        "x_groq",
-        "citations",
-        "search_results",
-        "prompt_filter_results",
-        "prompt_annotations",
-        "moderation",
-        "timings",
-        "time_info",
-        "sla_metrics",
-    }
-)
-_LOUD_CHOICE = frozenset({"message", "content_filter_results", "content_filter_result", "usage"})
-_PLAIN_DELTA = frozenset({"content", "role", "token_id", "name"})
+# What stands beside the choices of a frame: sources and safety notes; and what of a frame and of a choice is kept on the response.
+_BESIDE = frozenset({"citations", "search_results", "prompt_filter_results", "prompt_annotations", "moderation"})
+_METADATA = frozenset({"system_fingerprint", "service_tier", "provider", "timings", "time_info", "sla_metrics"})
+_CHOICE_METADATA = frozenset({"native_finish_reason", "stop_reason", "matched_stop"})
 
 # A frame with none of these is no frame of this dialect.
-_KNOWN = frozenset({"choices", "usage", "x_groq", "citations", "search_results", "prompt_filter_results", "prompt_annotations", "moderation"})
+_KNOWN = _BESIDE | {"choices", "usage", "x_groq"}
 
-# What of a frame, and of a choice, is kept on the response.
-_METADATA = ("system_fingerprint", "service_tier", "provider", "timings", "time_info", "sla_metrics")
-_CHOICE_METADATA = ("native_finish_reason", "stop_reason", "matched_stop")
+# A frame and a choice with none of these, and a delta with only those, say nothing but their text (their metadata came with the first frame).
+_LOUD = _BESIDE | {"error", "x_groq", "timings", "time_info", "sla_metrics"}
+_LOUD_CHOICE = frozenset({"message", "content_filter_results", "content_filter_result", "usage"})
+_PLAIN_DELTA = frozenset({"content", "role", "token_id", "name"})
 
 
 class OpenAIChatParser(Parser):
@@ -190,11 +178,16 @@ class OpenAIChatParser(Parser):
         if choices or value.get("usage") or (error is None and (string(value.get("id")) or string(value.get("model")))):
             self._open(value, emit)
         out = self._early(emit)
-        self._around(value, out)
+        if not _BESIDE.isdisjoint(value):
+            self._beside(value, out)
+        for key in _METADATA & value.keys():
+            self._note(key, value[key])
         for choice in choices or ():
             self._choice(choice, emit)
-        self._usage.update(value.get("usage"), out)
-        self._usage.update(mapping(value.get("x_groq")).get("usage"), out)
+        if value.get("usage"):
+            self._usage.update(value["usage"], out)
+        if value.get("x_groq"):
+            self._usage.update(mapping(value["x_groq"]).get("usage"), out)
         if error is not None:
             raise provider_error(error)
 
@@ -211,9 +204,9 @@ class OpenAIChatParser(Parser):
         """
         return emit if self.step_open else self._held.append
 
-    def _around(self, value: Mapping[str, Any], emit: Emit[ChatEvent]) -> None:
+    def _beside(self, value: Mapping[str, Any], emit: Emit[ChatEvent]) -> None:
         """
-        What stands beside the choices: sources, safety notes, metadata.
+        What stands beside the choices: sources and safety notes.
         """
         lists = (value.get("citations"), value.get("search_results"))
         if lists != self._lists:
@@ -226,13 +219,10 @@ class OpenAIChatParser(Parser):
             self.emit_new(notes, emit)
         if value.get("moderation"):
             self.emit_new(moderations(value["moderation"]), emit)
-        self._note(value, _METADATA)
 
-    def _note(self, said: Mapping[str, Any], keys: Iterable[str]) -> None:
-        for key in keys:
-            value = said.get(key)
-            if value is not None and value != "":
-                self.metadata[key] = value
+    def _note(self, key: str, value: Any) -> None:
+        if value is not None and value != "":
+            self.metadata[key] = value
 
     def emit_new(self, events: Iterable[Any], emit: Emit[ChatEvent]) -> None:
         """
@@ -251,7 +241,9 @@ class OpenAIChatParser(Parser):
             raise self.malformed(f"a choice is {type(said).__name__}, not an object")
         index = integer(said.get("index")) or 0
         choice = self._choices.get(index) or self._choices.setdefault(index, Choice(index, self))
-        choice.filtered(said.get("content_filter_results") or said.get("content_filter_result"), emit)
+        notes = said.get("content_filter_results") or said.get("content_filter_result")
+        if notes:
+            choice.filtered(notes, emit)
         delta = said.get("delta")
         if delta is None:
             delta = choice.message(said.get("message"), self._snapshots)
@@ -259,11 +251,16 @@ class OpenAIChatParser(Parser):
             choice.delta(delta, emit)
         elif delta is not None:
             raise self.malformed(f"a delta is {type(delta).__name__}, not an object")
-        self._usage.update(said.get("usage"), emit)
+        if said.get("usage"):
+            self._usage.update(said["usage"], emit)
         if index == 0:
-            self._note(said, _CHOICE_METADATA)
-            self._logprobs(said.get("logprobs"))
-        self._finish(said.get("finish_reason"), choice, emit)
+            for key in _CHOICE_METADATA & said.keys():
+                self._note(key, said[key])
+            if said.get("logprobs"):
+                self._logprobs(said["logprobs"])
+        raw = said.get("finish_reason")
+        if raw is not None and raw != "":
+            self._finish(raw, choice, emit)
 
     def _logprobs(self, said: Any) -> None:
         for key, entries in mapping(said).items():
@@ -273,8 +270,6 @@ class OpenAIChatParser(Parser):
     # Ends ------------------------------------------------------------------------------------------------------------------------------------
 
     def _finish(self, raw: Any, choice: Choice, emit: Emit[ChatEvent]) -> None:
-        if raw is None or raw == "":
-            return
         if not isinstance(raw, str):
             raise self.malformed(f"a finish_reason is {type(raw).__name__}")
         choice.finish(raw, self.finish_reasons.get(raw, FinishReason.OTHER), emit)

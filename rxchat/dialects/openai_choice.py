@@ -35,6 +35,10 @@ from rxchat.stage import Emit
 
 __all__ = ["Choice", "ChoiceHost"]
 
+# Fields of a delta few providers send.
+_SEALS = frozenset({"reasoning_encrypted", "extra_content", "thought_signature"})
+_RARE = frozenset({"executed_tools", "audio", "images"})
+
 
 class ChoiceHost(Protocol):
     """
@@ -146,33 +150,34 @@ class Choice:
         self._content(delta.get("content"), emit)
         self._refusal(delta.get("refusal"), emit)
         self._tool_calls(delta, emit)
-        for tool in sequence(delta.get("executed_tools")):
-            self._server_tool(mapping(tool), emit)
-        if isinstance(delta.get("audio"), dict):
-            self._spoken_piece(delta["audio"], emit)
-        for part in sequence(delta.get("images")):
-            self._image(part, emit)
+        if not _RARE.isdisjoint(delta):
+            for tool in sequence(delta.get("executed_tools")):
+                self._server_tool(mapping(tool), emit)
+            if delta.get("audio"):
+                self._spoken_piece(mapping(delta["audio"]), emit)
+            for part in sequence(delta.get("images")):
+                self._image(part, emit)
 
     # Reasoning -------------------------------------------------------------------------------------------------------------------------------
 
     def _thinking(self, delta: Mapping[str, Any], emit: Emit[ChatEvent]) -> None:
         text = string(delta.get("reasoning_content")) or string(delta.get("reasoning"))
-        details = [detail for detail in sequence(delta.get("reasoning_details")) if isinstance(detail, dict)]
-        if details:
-            self._details(text, details, emit)
+        if delta.get("reasoning_details"):
+            self._details(text, [mapping(detail) for detail in sequence(delta["reasoning_details"])], emit)
         elif text:
             emit(ThinkingDelta(text, None, None, self.index))
-        self._opaque(delta.get("reasoning_encrypted"), None, emit)
-        self._seal(signature_of(delta), None, emit)
+        if not _SEALS.isdisjoint(delta):
+            self._opaque(delta.get("reasoning_encrypted"), None, emit)
+            self._seal(signature_of(delta), None, emit)
 
-    def _details(self, text: str | None, details: list[dict[str, Any]], emit: Emit[ChatEvent]) -> None:
+    def _details(self, text: str | None, details: list[Mapping[str, Any]], emit: Emit[ChatEvent]) -> None:
         """
         The same reasoning as blocks: they are told apart where their texts are what `text` says, or where there is no other.
         """
         pieces = [string(detail.get("text")) or string(detail.get("summary")) or "" for detail in details]
         apart = text is None or text == "".join(pieces)
-        if not apart:
-            emit(ThinkingDelta(text or "", None, None, self.index))
+        if text and not apart:
+            emit(ThinkingDelta(text, None, None, self.index))
         for detail, piece in zip(details, pieces, strict=True):
             # The first block has no number, so that it stays one with deltas that come without details.
             block = integer(detail.get("index")) or None
