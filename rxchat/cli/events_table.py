@@ -18,7 +18,14 @@ def rows() -> list[tuple[str, str, str, str, str, str]]:
     Each type: its tag, class, group, phase, whether it ends the stream, and its fields.
     """
     return [
-        (tag, kind.__name__, kind.group.value, kind.phase.value, "terminal" if kind.terminal else "", ", ".join(field.name for field in attrs.fields(kind)))
+        (
+            tag,
+            kind.__name__,
+            kind.group.value,
+            kind.phase.value,
+            "terminal" if kind.terminal else "",
+            ", ".join(field.name for field in attrs.fields(kind)),
+        )
         for tag, kind in EVENT_TYPES.items()
     ]
 

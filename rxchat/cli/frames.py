@@ -47,7 +47,12 @@ def value_record(frame: JsonRecord | JsonBody) -> dict[str, Any]:
 
 
 # Stray text and what was held at the end are no frames.
-RECORDS: Mapping[type, Callable[[Any], dict[str, Any]]] = {SseEvent: sse_record, AwsMessage: aws_record, JsonRecord: value_record, JsonBody: value_record}
+RECORDS: Mapping[type, Callable[[Any], dict[str, Any]]] = {
+    SseEvent: sse_record,
+    AwsMessage: aws_record,
+    JsonRecord: value_record,
+    JsonBody: value_record,
+}
 
 
 @attrs.frozen

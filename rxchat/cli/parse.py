@@ -59,7 +59,8 @@ class Recipe:
         """
         stage = response_stage(self.dialect, options=self.options, profile=self.profile, provenance=self.events, head=lambda: self.head)
         kept: list[ChatEvent] = []
-        response, error = ChatResponse(), None
+        response = ChatResponse()
+        error: RxchatError | None = None
         try:
             for event in run(stage, cuts(body, self.cut)):
                 if self.events:
@@ -76,7 +77,7 @@ def record(name: str, reading: Reading, *, events: bool) -> dict[str, Any]:
     """
     The JSON object of one file.
     """
-    made = {
+    made: dict[str, Any] = {
         "file": name,
         "verdict": reading.verdict,
         "outcome": outcome_word(reading.verdict),

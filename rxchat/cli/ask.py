@@ -1,0 +1,129 @@
+"""
+`rxchat ask`: a prompt to a model, its answer as it comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rxchat.cli.bodies import key_values
+from rxchat.cli.live import JsonLines, LiveView, PlainText, Stopwatch, View
+from rxchat.cli.outcome import exit_code
+from rxchat.cli.sentences import finish_sentence, sentence
+from rxchat.client import Call, ChatModel
+from rxchat.errors import RxchatError, Verdict
+from rxchat.events import ChatEvent
+
+__all__ = ["command"]
+
+
+@click.command("ask")
+@click.argument("words", nargs=-1, metavar="[PROMPT]...")
+@click.option("--model", "name", metavar="PROVIDER/NAME", help="Whom to ask; the key is taken from the provider's usual environment variable.")
+@click.option("--base-url", metavar="URL", help="Another server, e.g. http://127.0.0.1:8080/v1.")
+@click.option("--model-file", metavar="FILE", type=click.Path(path_type=Path), help="A GGUF file to run inside this process.")
+@click.option("--profile", default="default", show_default=True, help="default or strict_text.")
+@click.option("--option", "pairs", multiple=True, metavar="KEY=VALUE", help="An option of the dialect; may be repeated.")
+@click.option("--max-tokens", type=int, help="Where to cut the answer off.")
+@click.option("--temperature", type=float, help="How freely to choose words.")
+@click.option("--json", "as_json", is_flag=True, help="Print the events as JSON lines.")
+def command(
+    words: tuple[str, ...],
+    name: str | None,
+    base_url: str | None,
+    model_file: Path | None,
+    profile: str,
+    pairs: tuple[str, ...],
+    max_tokens: int | None,
+    temperature: float | None,
+    as_json: bool,
+) -> int:
+    """
+    Ask a model and watch the answer come. The prompt is PROMPT, or standard input.
+
+    Without --model, --base-url and --model-file the small embedded model answers, without key and without account.
+
+    \b
+    Exit codes: 0 whole answer, 2 wrong call or missing key, 3 the answer ended incomplete (length ...),
+    4 it broke off, 5 the provider refused, 6 network, 7 not the protocol, 130 Ctrl-C.
+    """
+    prompt = " ".join(words) if words and words != ("-",) else _standard_input()
+    settings = {"options": key_values(pairs), "profile": profile}
+    model = _remote(name, base_url, settings) if name or base_url else _embedded(model_file, settings)
+    said: dict[str, Any] = {key: value for key, value in (("max_tokens", max_tokens), ("temperature", temperature)) if value is not None}
+    view: View = JsonLines() if as_json else LiveView() if sys.stdout.isatty() else PlainText()
+    return answer(model.open(prompt, **said), view)
+
+
+def _standard_input() -> str:
+    prompt = "" if sys.stdin.isatty() else sys.stdin.read().strip()
+    if not prompt:
+        raise click.UsageError('there is no prompt: rxchat ask "...", or give it on standard input')
+    return prompt
+
+
+def _remote(name: str | None, base_url: str | None, settings: Mapping[str, Any]) -> ChatModel:
+    return ChatModel(name or "default", base_url=base_url, **settings)
+
+
+def _embedded(file: Path | None, settings: Mapping[str, Any]) -> ChatModel:
+    from rxchat import local
+    from rxchat.cli.fetching import fetch_bar
+
+    if file is None:
+        print("no --model given: asking the small embedded model", file=sys.stderr)
+        with fetch_bar() as progress:
+            file = local.model_file(progress)
+    return local.local_model(file, **settings)
+
+
+def answer(call: Call, view: View) -> int:
+    """
+    Show one answer, say in one sentence what is wrong with it if anything is, and give the exit code.
+    """
+    stopwatch = Stopwatch()
+    problem: str | None = None
+    try:
+        asyncio.run(watch(call, view, stopwatch))
+    except RxchatError as error:
+        if error.verdict is None:
+            raise
+        problem = sentence(error)
+    except KeyboardInterrupt:
+        view.close(call.response, stopwatch)
+        raise
+    view.close(call.response, stopwatch)
+    if call.verdict is Verdict.INCOMPLETE_FINISH:
+        problem = finish_sentence(call.response)
+    if call.verdict is Verdict.ABORTED:
+        problem = "the provider cancelled the answer"
+    if problem:
+        print(f"rxchat: {problem}", file=sys.stderr)
+    return exit_code(call.verdict)
+
+
+async def watch(call: Call, view: View, stopwatch: Stopwatch) -> None:
+    """
+    Show the events to the end; cancelling this ends the request.
+    """
+    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def show(event: ChatEvent) -> None:
+        stopwatch.note(event)
+        view.show(event)
+
+    def end(error: Exception | None = None) -> None:
+        if not ended.done():
+            ended.set_exception(error) if error else ended.set_result(None)
+
+    call.events.subscribe(show, end, end)
+    try:
+        await ended
+    finally:
+        call.dispose()

@@ -1,0 +1,145 @@
+"""
+`ChatModel`: a model that can be asked, as an Observable, a call, or one answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import aiohttp
+from reactivex import Observable, abc
+
+from rxchat.client.call import Call, Exchange
+from rxchat.client.http_body import HttpSettings, http_body, new_session
+from rxchat.client.request import resolve
+from rxchat.errors import IncompleteStreamError
+from rxchat.events import ChatEvent
+from rxchat.filters import Predicate, guarded
+from rxchat.limits import Limits
+from rxchat.pipeline import Head, response_stage
+from rxchat.prompt import Prompt, ToolSpec
+from rxchat.response import ChatResponse
+
+__all__ = ["ChatModel"]
+
+
+class ChatModel:
+    """
+    A model at a provider, "provider/name": `ChatModel("openai/gpt-5-mini")`.
+
+    `base_url` asks another server; `api_key` instead of the provider's environment variable, which is read when a request is built. `options` and `profile`
+    are the dialect's, on top of the preset's. Times in seconds, None = for ever. Inside `async with` the requests share connections, else each has its own;
+    a `session` of the caller's is used and never closed.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        profile: str = "default",
+        limits: Limits | None = None,
+        unknown: Any = "raw",
+        provenance: bool = False,
+        settings: HttpSettings | None = None,
+        session: aiohttp.ClientSession | None = None,
+    ) -> None:
+        self._target = resolve(model, base_url, api_key)
+        self._pipeline: dict[str, Any] = {
+            "options": {**self._target.options, **(options or {})},
+            "profile": profile,
+            "limits": limits,
+            "unknown": unknown,
+            "provenance": provenance,
+        }
+        self._settings = settings or HttpSettings()
+        self._session = session
+        self._own: aiohttp.ClientSession | None = None
+        # Wrong options are told now, not at the first answer.
+        response_stage(self._target.dialect, **self._pipeline)
+
+    def __repr__(self) -> str:
+        return f"<ChatModel {self._target.model} at {self._target.base_url}>"
+
+    def stream(
+        self, prompt: Prompt, *, event_filter: Predicate | None = None, tools: Sequence[ToolSpec] = (), **request: Any
+    ) -> Observable[ChatEvent]:
+        """
+        The events of an answer; cold: each subscription is a request of its own.
+
+        `event_filter` (default: all but Heartbeat and Raw) hides events, never the frame of steps and terminals around them, and never changes the answer.
+        `request` are the fields of RequestOptions (max_tokens, temperature ...). A request that cannot be built is a bare on_error.
+        """
+        shown = guarded(event_filter)
+
+        def subscribe(observer: abc.ObserverBase[ChatEvent], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
+            return self._call(prompt, shown, tools, request).events.subscribe(observer, scheduler=scheduler)
+
+        return Observable(subscribe)
+
+    def open(self, prompt: Prompt, *, event_filter: Predicate | None = None, tools: Sequence[ToolSpec] = (), **request: Any) -> Call:
+        """
+        One request as a Call, which can be watched, aborted and disposed of; it is sent when its events are subscribed to.
+        """
+        return self._call(prompt, guarded(event_filter), tools, request)
+
+    async def call(self, prompt: Prompt, *, tools: Sequence[ToolSpec] = (), **request: Any) -> ChatResponse:
+        """
+        The one answer. An incomplete finish and an abort are answers too: see its verdict. Failures are raised, the partial answer on them.
+        """
+        call = self.open(prompt, tools=tools, **request)
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def settle(error: Exception | None = None) -> None:
+            if ended.done():
+                return
+            if error is None:
+                ended.set_result(None)
+            else:
+                ended.set_exception(error)
+
+        subscription = call.events.subscribe(on_error=settle, on_completed=settle)
+        try:
+            await ended
+        finally:
+            subscription.dispose()
+        if call.verdict is None:
+            raise IncompleteStreamError("the stream completed without a terminal event")
+        return call.response
+
+    def call_sync(self, prompt: Prompt, *, tools: Sequence[ToolSpec] = (), **request: Any) -> ChatResponse:
+        """
+        The one answer where no event loop runs.
+        """
+        return asyncio.run(self.call(prompt, tools=tools, **request))
+
+    async def aclose(self) -> None:
+        """
+        Close the shared connections; requests that still run break off.
+        """
+        own, self._own = self._own, None
+        if own is not None:
+            await own.close()
+
+    async def __aenter__(self) -> ChatModel:
+        if self._session is None:
+            self._own = new_session(self._settings)
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+    def _call(self, prompt: Prompt, shown: Predicate, tools: Sequence[ToolSpec], request: Mapping[str, Any]) -> Call:
+        return Call(lambda: self._exchange(prompt, tools, request), shown)
+
+    def _exchange(self, prompt: Prompt, tools: Sequence[ToolSpec], request: Mapping[str, Any]) -> Exchange:
+        target = self._target
+        wire = target.request(prompt, tools, request)
+        heads: list[Head] = []
+        envelope = response_stage(target.dialect, head=lambda: heads[0] if heads else Head(), **self._pipeline)
+        body = http_body(wire, heads.append, settings=self._settings, session=self._session or self._own)
+        return Exchange(body, envelope, tuple(filter(None, (target.api_key or target.key,))))

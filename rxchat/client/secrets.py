@@ -1,0 +1,45 @@
+"""
+Keys stay out of what a provider echoes: many a refusal repeats the key it refuses (contract S).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from rxchat.errors import RxchatError
+
+__all__ = ["hide", "mask"]
+
+MASK = "[key]"
+# Where our errors keep what a provider said.
+FIELDS = ("args", "code", "type", "request_id", "headers", "body", "raw", "content_type")
+
+
+def hide(error: RxchatError, secrets: Collection[str]) -> None:
+    """
+    Take the secrets out of everything the error carries.
+    """
+    for name in FIELDS if secrets else ():
+        value = getattr(error, name, None)
+        if value is not None:
+            setattr(error, name, mask(value, secrets))
+
+
+def mask(value: Any, secrets: Collection[str]) -> Any:
+    """
+    The value without the secrets: texts, bytes, and what is made of them.
+    """
+    if isinstance(value, str):
+        for secret in secrets:
+            value = value.replace(secret, MASK)
+        return value
+    if isinstance(value, bytes):
+        for secret in secrets:
+            value = value.replace(secret.encode(), MASK.encode())
+        return value
+    if isinstance(value, dict):
+        return {key: mask(inner, secrets) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(mask(inner, secrets) for inner in value)
+    return value
