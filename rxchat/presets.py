@@ -1,0 +1,188 @@
+"""
+Providers by name: which dialect they speak, where, whose key they want, and what is odd about them.
+
+Only what a provider documents, or what its recorded streams do without exception, is an option here; a preset never switches `think_tags` on (contract P16).
+A URL in braces has a place for the caller's own account: `base_url_for` fills it from the environment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import attrs
+
+from rxchat.errors import ConfigurationError
+
+__all__ = ["PRESETS", "Preset", "get_preset", "preset_names"]
+
+
+@attrs.frozen
+class Preset:
+    """
+    One provider. `key_env` names the environment variable of its key, "" where none is wanted; `options` are its parser's, `quirks` its request builder's;
+    `places` names the variable of each place in a URL with braces; `doc` is the page that says so.
+    """
+
+    name: str
+    base_url: str
+    key_env: str
+    doc: str
+    dialect: str = "openai-chat"
+    options: Mapping[str, Any] = attrs.field(factory=dict)
+    quirks: Mapping[str, Any] = attrs.field(factory=dict)
+    places: Mapping[str, str] = attrs.field(factory=dict)
+
+    def base_url_for(self, environ: Mapping[str, str] | None = None) -> str:
+        """
+        The URL with its places filled in; ConfigurationError names the variable that is missing.
+        """
+        values = os.environ if environ is None else environ
+        missing = [variable for variable in self.places.values() if not values.get(variable)]
+        if missing:
+            raise ConfigurationError(f"provider {self.name} has no address of its own for you: set {', '.join(missing)}, or give base_url")
+        return self.base_url.format(**{place: values[variable] for place, variable in self.places.items()})
+
+
+# The field OpenAI called so before it had reasoning models, and most others still do.
+_MAX_TOKENS: Mapping[str, Any] = {"max_tokens_field": "max_tokens"}
+
+
+def _table(presets: Iterable[Preset]) -> Mapping[str, Preset]:
+    return {preset.name: preset for preset in presets}
+
+
+PRESETS: Mapping[str, Preset] = _table(
+    (
+        Preset("openai", "https://api.openai.com/v1", "OPENAI_API_KEY", "https://platform.openai.com/docs/api-reference/chat"),
+        Preset(
+            "deepseek", "https://api.deepseek.com", "DEEPSEEK_API_KEY", "https://api-docs.deepseek.com/api/create-chat-completion", quirks=_MAX_TOKENS
+        ),
+        Preset(
+            "mistral",
+            "https://api.mistral.ai/v1",
+            "MISTRAL_API_KEY",
+            "https://docs.mistral.ai/api",
+            # Usage comes without being asked for.
+            quirks={**_MAX_TOKENS, "include_usage": False},
+        ),
+        Preset("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", "https://console.groq.com/docs/openai"),
+        Preset("xai", "https://api.x.ai/v1", "XAI_API_KEY", "https://docs.x.ai/docs/api-reference"),
+        Preset(
+            "openrouter",
+            "https://openrouter.ai/api/v1",
+            "OPENROUTER_API_KEY",
+            "https://openrouter.ai/docs/api-reference/overview",
+            quirks={**_MAX_TOKENS, "reasoning": "object"},
+        ),
+        Preset(
+            "together",
+            "https://api.together.xyz/v1",
+            "TOGETHER_API_KEY",
+            "https://docs.together.ai/docs/openai-api-compatibility",
+            quirks=_MAX_TOKENS,
+        ),
+        Preset("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", "https://inference-docs.cerebras.ai/resources/openai"),
+        Preset(
+            "perplexity",
+            "https://api.perplexity.ai",
+            "PERPLEXITY_API_KEY",
+            "https://docs.perplexity.ai/guides/chat-completions-guide",
+            quirks={**_MAX_TOKENS, "include_usage": False},
+        ),
+        Preset(
+            "dashscope-compatible",
+            "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+            "DASHSCOPE_API_KEY",
+            "https://www.alibabacloud.com/help/en/model-studio/compatibility-of-openai-with-dashscope",
+            quirks=_MAX_TOKENS,
+        ),
+        Preset("zai", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY", "https://docs.z.ai/api-reference/llm/chat-completion", quirks=_MAX_TOKENS),
+        Preset("moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY", "https://platform.moonshot.ai/docs/api/chat", quirks=_MAX_TOKENS),
+        Preset(
+            "huggingface", "https://router.huggingface.co/v1", "HF_TOKEN", "https://huggingface.co/docs/inference-providers/index", quirks=_MAX_TOKENS
+        ),
+        Preset(
+            "baseten",
+            "https://inference.baseten.co/v1",
+            "BASETEN_API_KEY",
+            "https://docs.baseten.co/inference/model-apis/overview",
+            quirks=_MAX_TOKENS,
+        ),
+        Preset("crusoe", "https://api.inference.crusoecloud.com/v1", "CRUSOE_API_KEY", "https://docs.crusoecloud.com/managed-inference/overview"),
+        Preset("doubleword", "https://api.doubleword.ai/v1", "DOUBLEWORD_API_KEY", "https://docs.doubleword.ai/inference-api"),
+        Preset("avian", "https://api.avian.io/v1", "AVIAN_API_KEY", "https://avian.io/docs/", quirks=_MAX_TOKENS),
+        Preset("xiaomi", "https://api.xiaomimimo.com/v1", "MIMO_API_KEY", "https://platform.xiaomimimo.com/docs/en-US/api/chat/openai-api"),
+        Preset("vercel-gateway", "https://ai-gateway.vercel.sh/v1", "AI_GATEWAY_API_KEY", "https://vercel.com/docs/ai-gateway", quirks=_MAX_TOKENS),
+        Preset("venice", "https://api.venice.ai/api/v1", "VENICE_API_KEY", "https://docs.venice.ai/api-reference/api-spec"),
+        Preset("ai21", "https://api.ai21.com/studio/v1", "AI21_API_KEY", "https://docs.ai21.com/reference/jamba-1-6-api-ref", quirks=_MAX_TOKENS),
+        Preset(
+            "gemini-compatible",
+            "https://generativelanguage.googleapis.com/v1beta/openai",
+            "GEMINI_API_KEY",
+            "https://ai.google.dev/gemini-api/docs/openai",
+        ),
+        # At an address of the caller's own.
+        Preset(
+            "azure",
+            "https://{resource}.openai.azure.com/openai/v1",
+            "AZURE_OPENAI_API_KEY",
+            "https://learn.microsoft.com/azure/ai-foundry/openai/api-version-lifecycle",
+            places={"resource": "AZURE_RESOURCE_NAME"},
+        ),
+        Preset(
+            "databricks",
+            "https://{host}/serving-endpoints",
+            "DATABRICKS_TOKEN",
+            "https://docs.databricks.com/machine-learning/model-serving/score-foundation-models",
+            quirks=_MAX_TOKENS,
+            places={"host": "DATABRICKS_HOST"},
+        ),
+        Preset(
+            "cloudflare",
+            "https://api.cloudflare.com/client/v4/accounts/{account}/ai/v1",
+            "CLOUDFLARE_API_TOKEN",
+            "https://developers.cloudflare.com/workers-ai/configuration/open-ai-compatibility/",
+            quirks=_MAX_TOKENS,
+            places={"account": "CLOUDFLARE_ACCOUNT_ID"},
+        ),
+        Preset(
+            "snowflake",
+            "https://{account}.snowflakecomputing.com/api/v2/cortex/v1",
+            "SNOWFLAKE_PAT",
+            "https://docs.snowflake.com/user-guide/snowflake-cortex/open_ai_sdk",
+            # It sends no finish_reason, ever.
+            options={"finish": "optional"},
+            places={"account": "SNOWFLAKE_ACCOUNT"},
+        ),
+        # On the caller's own machine.
+        Preset("ollama-compatible", "http://localhost:11434/v1", "", "https://docs.ollama.com/api/openai-compatibility", quirks=_MAX_TOKENS),
+        Preset("vllm", "http://localhost:8000/v1", "", "https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html"),
+        Preset(
+            "llamacpp",
+            "http://localhost:8080/v1",
+            "",
+            "https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
+            quirks=_MAX_TOKENS,
+        ),
+        Preset("litellm", "http://localhost:4000", "LITELLM_API_KEY", "https://docs.litellm.ai/docs/simple_proxy", quirks=_MAX_TOKENS),
+    )
+)
+
+
+def get_preset(name: str) -> Preset:
+    """
+    The provider of that name; ConfigurationError lists those that exist.
+    """
+    preset = PRESETS.get(name)
+    if preset is None:
+        raise ConfigurationError(f"unknown provider {name!r}; there are: {', '.join(preset_names())}")
+    return preset
+
+
+def preset_names() -> tuple[str, ...]:
+    """
+    All names, sorted.
+    """
+    return tuple(sorted(PRESETS))
