@@ -1,11 +1,11 @@
 """
-Strict JSON (contract B4): RFC 8259 and nothing beside it, no duplicate keys, no number that no double can hold, no lone surrogate, bounded depth.
+Strict JSON (contract B4): RFC 8259 and nothing beside it, no key twice, no number that no double can hold, no lone surrogate, bounded depth.
 
-The reader underneath is `jiter`, told to refuse duplicate keys. Two things it lets pass are looked for here, on the value: a float that overflowed to
-infinity, and containers nested deeper than allowed. Integers stay exact, however long (up to 4,300 digits).
+The reader underneath is `jiter`, told to refuse duplicate keys. Two things it lets pass are looked for here: a float that overflowed to infinity, and
+containers nested deeper than allowed. Integers stay exact, however long (up to 4,300 digits).
 
-What is wrong is told by a short word (`InvalidJSONError.reason`): empty, syntax, trailing, escape, control, surrogate, utf8, duplicate_key, depth,
-non_finite, number.
+What is wrong is told by a short word, `InvalidJSONError.reason`: empty, syntax, trailing, escape, control, surrogate, utf8, duplicate_key, depth,
+non_finite, number. A text that only ends too early is "syntax" at its very end.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import re
 from typing import Any
 
 import jiter
+from msgspec.msgpack import Encoder
 
 from rxchat.errors import InvalidJSONError
 
@@ -23,7 +24,13 @@ __all__ = ["dumps", "loads"]
 _from_json = jiter.from_json
 _INFINITY = float("inf")
 
-# How the reader words its refusals, and our word for them; the first that the message begins with. Anything else is "syntax".
+# Packing a short value and looking for one byte in it is the cheapest way to see that no infinity is inside: an infinite double is 7F F0 00 ... or
+# FF F0 00 ...; F0 itself is otherwise rare (it begins an emoji). Long values are walked through instead.
+_pack = Encoder().encode
+_INFINITE = 0xF0
+_SHORT = 4096
+
+# How the reader words its refusals, and our word for them; anything else is "syntax".
 _REASONS = (
     ("trailing characters", "trailing"),
     ("Detected duplicate key", "duplicate_key"),
@@ -50,12 +57,11 @@ _MESSAGES = {
     "number": "an integer with too many digits",
 }
 
-_AT = re.compile(r" at line (\d+) column (\d+)$")
+_PLACE = re.compile(r" at line (\d+) column (\d+)$")
 _STRING = rb'"(?:[^"\\]++|\\.)*+"?'
 _BRACKETS = re.compile(_STRING + rb"|[\[{]|[\]}]", re.DOTALL)
-_NUMBERS = re.compile(_STRING + rb"|[0-9][0-9.]*(?:[eE][-+]?[0-9]+)?", re.DOTALL)
+_NUMBERS = re.compile(_STRING + rb"|-?[0-9][0-9.]*(?:[eE][-+]?[0-9]+)?", re.DOTALL)
 _NON_FINITE = re.compile(rb"-?(?:NaN|Infinity)")
-_SHORT_ESCAPE = re.compile(rb"\\u[0-9A-Fa-f]{0,3}[^0-9A-Fa-f]")
 
 
 def loads(data: bytes | str, *, offset: int = 0, depth: int = 128) -> Any:
@@ -63,31 +69,20 @@ def loads(data: bytes | str, *, offset: int = 0, depth: int = 128) -> Any:
     Parse one JSON value strictly; white space may surround it.
 
     Raises InvalidJSONError and nothing else, its offset being `offset` + the byte position in `data` (for text: in its UTF-8). Exactly `depth` nested
-    containers pass; the reader itself ends at 200.
+    containers pass; more than 200 never do.
     """
     raw = data if type(data) is bytes else _encoded(data, offset)
+    size = len(raw)
     try:
         value = _from_json(raw, allow_inf_nan=False, catch_duplicate_keys=True)
+        suspicious = size > _SHORT or _INFINITE in _pack(value)
     except ValueError as error:
         raise _refusal(raw, str(error), offset, depth) from None
-    todo = [value]
-    containers = 0
-    for item in todo:
-        kind = type(item)
-        if kind is str:
-            continue
-        if kind is dict:
-            containers += 1
-            todo += item.values()
-        elif kind is list:
-            containers += 1
-            todo += item
-        elif kind is float and (item == _INFINITY or item == -_INFINITY):
-            raise _error("non_finite", offset, _overflow(raw))
-    if containers > depth:
-        position = _too_deep(raw, depth)
-        if position is not None:
-            raise _error("depth", offset, position)
+    except OverflowError:  # of packing, by an integer of more than 64 bits
+        suspicious = True
+    # An array takes two bytes, an object around something five: mostly this shows that the value is flat enough.
+    if suspicious or (size > 2 * depth and size // 5 + raw.count(b"[") >= depth and raw.count(b"[") + raw.count(b"{") > depth):
+        _inspect(value, raw, offset, depth)
     return value
 
 
@@ -101,7 +96,42 @@ def dumps(value: Any) -> str:
     return _encode(value)
 
 
-# --- refusals -------------------------------------------------------------------------------------------------------------------------------------
+# --- what the reader lets pass --------------------------------------------------------------------------------------------------------------------
+
+
+def _inspect(value: Any, raw: bytes, offset: int, depth: int) -> None:
+    """
+    Refuse an infinity or too deep a nesting.
+    """
+    todo = [value]
+    containers = 0
+    for item in todo:
+        kind = type(item)
+        if kind is dict:
+            containers += 1
+            todo += item.values()
+        elif kind is list:
+            containers += 1
+            todo += item
+        elif kind is float and (item == _INFINITY or item == -_INFINITY):
+            raise _error("non_finite", offset, _overflow(raw))
+    if containers > depth and _levels(value) > depth:
+        raise _error("depth", offset, _too_deep(raw, depth) or 0)
+
+
+def _levels(value: Any) -> int:
+    """
+    How deep containers are nested.
+    """
+    level = [value] if isinstance(value, dict | list) else []
+    count = 0
+    while level:
+        count += 1
+        level = [item for one in level for item in (one.values() if type(one) is dict else one) if type(item) is dict or type(item) is list]
+    return count
+
+
+# --- where and why --------------------------------------------------------------------------------------------------------------------------------
 
 
 def _error(reason: str, offset: int, position: int) -> InvalidJSONError:
@@ -123,8 +153,7 @@ def _refusal(raw: bytes, message: str, offset: int, depth: int) -> InvalidJSONEr
     """
     if not raw.strip(b" \t\r\n"):
         return _error("empty", offset, len(raw))
-    position = _position(raw, message)
-    reason = next((word for start, word in _REASONS if message.startswith(start)), "syntax")
+    reason, position = _read_message(raw, message)
     deep = _too_deep(raw[: position + 1], depth)
     if deep is not None:
         return _error("depth", offset, deep)
@@ -132,27 +161,41 @@ def _refusal(raw: bytes, message: str, offset: int, depth: int) -> InvalidJSONEr
     if bad is not None and bad <= position:
         return _error("utf8", offset, bad)
     if reason == "syntax":
-        for found, word in ((_NON_FINITE.match(raw, position), "non_finite"), (_NON_FINITE.match(raw, max(position - 1, 0)), "non_finite")):
-            if found:
-                return _error(word, offset, found.start())
-        short = _SHORT_ESCAPE.search(raw, max(len(raw) - 6, 0)) if message.startswith("EOF while parsing a string") else None
-        if short:
-            return _error("escape", offset, short.start())
+        for start in (max(position - 1, 0), position):
+            if _NON_FINITE.match(raw, start):
+                return _error("non_finite", offset, start)
     return _error(reason, offset, position)
 
 
-def _position(raw: bytes, message: str) -> int:
+def _read_message(raw: bytes, message: str) -> tuple[str, int]:
     """
-    The reader counts lines and columns of bytes from 1, a line end being column 0 of the next line.
+    Reason and position of what the reader says. It counts lines and columns of bytes from 1, a line end being column 0 of the next line.
     """
-    found = _AT.search(message)
+    if message.startswith("EOF while parsing a string"):
+        # An escape cut short by the string's own quote is told as an early end, too: some more bytes make the difference.
+        message = _message(raw + b"    ")
+    reason = next((word for start, word in _REASONS if message.startswith(start)), "syntax")
+    found = _PLACE.search(message)
     if found is None or message.startswith("EOF"):
-        return len(raw)
+        return "syntax", len(raw)
     line, column = int(found[1]), int(found[2])
     start = 0
     for _ in range(line - 1):
         start = raw.index(b"\n", start) + 1
-    return max(start + column - 1, 0)
+    position = start + column - 1
+    if position >= len(raw):
+        return "syntax", len(raw)
+    if reason == "surrogate":
+        position = raw.rfind(b"\\u", 0, position)
+    return reason, max(position, 0)
+
+
+def _message(raw: bytes) -> str:
+    try:
+        _from_json(raw, allow_inf_nan=False, catch_duplicate_keys=True)
+    except ValueError as error:
+        return str(error)
+    return "EOF"
 
 
 def _not_utf8(raw: bytes) -> int | None:
@@ -169,21 +212,26 @@ def _too_deep(raw: bytes, depth: int) -> int | None:
     """
     level = 0
     for found in _BRACKETS.finditer(raw):
-        byte = raw[found.start()]
-        if byte in b"[{":
+        mark = found[0][:1]
+        if mark in (b"[", b"{"):
             level += 1
             if level > depth:
                 return found.start()
-        elif byte in b"]}":
+        elif mark != b'"':
             level -= 1
     return None
 
 
 def _overflow(raw: bytes) -> int:
     """
-    Where the first number stands that no double can hold; only called when there is one.
+    Where the first number stands that no double can hold; there is one.
     """
-    for found in _NUMBERS.finditer(raw):
-        if raw[found.start()] != 0x22 and not found[0].isdigit() and float(found[0]) == _INFINITY:
-            return found.start() - (raw[found.start() - 1 : found.start()] == b"-")
-    return 0
+    spots = (found.start() for found in _NUMBERS.finditer(raw) if not found[0].startswith(b'"') and abs(_double(found[0])) == _INFINITY)
+    return next(spots, 0)
+
+
+def _double(number: bytes) -> float:
+    """
+    A float; an integer, which is always exact, counts for nothing.
+    """
+    return float(number) if not number.lstrip(b"-").isdigit() else 0.0
