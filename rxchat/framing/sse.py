@@ -30,6 +30,9 @@ SseFrame: TypeAlias = SseEvent | StrayText | Undispatched
 
 _LF, _CR = 10, 13
 
+# How the events begin that providers send; more than one space would be data.
+_OPENERS = (b"data: ", b"event: ")
+
 # From this size on an unfinished line is not copied together with the read that ends it.
 _LONG = 32 * 1024
 
@@ -48,6 +51,7 @@ class SseFramer(TextFramer[SseFrame]):
         self._line_limit, self._event_limit = self._limits.line, self._limits.event
         # In fewer bytes than this no limit can be passed.
         self._harmless = min(self._line_limit, self._event_limit)
+        self._opener = _OPENERS[0]  # the last one met
         self._skip_lf = False
         self._line: bytes | bytearray = b""  # the unfinished one
         # The event being collected.
@@ -86,32 +90,58 @@ class SseFramer(TextFramer[SseFrame]):
 
     def _blocks(self, data: bytes, has_cr: bool, emit: Emit[SseFrame]) -> int:
         """
-        The fast way through all that ends with a blank line of the read's own kind. Gives where the rest begins.
+        The fast way: cut the read at each blank line behind which an event of the usual shape begins. Gives where the rest begins.
         """
-        line_end, width = (b"\r\n", 4) if has_cr else (b"\n", 2)
-        dispatch = 3 if has_cr else 2  # by the CR already
-        blocks = data.split(line_end + line_end)
-        blocks.pop()
-        base = pos = self._at - len(data)
-        last_id, retry = self.last_event_id, self.retry
-        clean = self._start is None and not self._stray
-        for block in blocks:
-            at, name, line = pos, "message", block
-            if block[:7] == b"event: ":
-                first, _, line = block.partition(line_end)
-                at += len(block) - len(line)
-                name = first[7:].decode() or name
-                if has_cr and (_CR in first or _LF in first):
-                    line = b""
-            end = pos + len(block)
-            if line[:6] == b"data: " and clean and _LF not in line and not (has_cr and _CR in line):
-                emit(SseEvent(line[6:], name, last_id, retry, pos, end + dispatch, at + 6))
+        opener, usual = self._opener, False
+        if self._start is None and not self._stray:
+            usual = data.startswith(opener)
+            if not usual and data.startswith(_OPENERS):
+                opener = self._opener = _OPENERS[opener == _OPENERS[0]]
+                usual = True
+        line_end = b"\r\n" if has_cr else b"\n"
+        blank = line_end + line_end
+        pieces = data.split(blank + opener)
+        begin = self._at - len(data)
+        if usual:
+            pieces[0] = pieces[0][len(opener) :]
+        elif len(pieces) == 1:
+            return 0
+        else:
+            stop = len(pieces.pop(0)) + len(blank)
+            self._lines(data, 0, stop, emit)
+            begin += stop
+        last = pieces.pop()
+        if last.endswith(blank):
+            pieces.append(last[: -len(blank)])
+        return self._pieces(pieces, data, begin, opener, line_end, emit)
+
+    def _pieces(self, pieces: list[bytes], data: bytes, begin: int, opener: bytes, line_end: bytes, emit: Emit[SseFrame]) -> int:
+        """
+        The events between `opener` and blank line; those that are not of the usual shape line by line. `begin` is where the first one begins.
+        """
+        has_cr = len(line_end) == 2
+        inner = line_end + b"data: " if opener == b"event: " else None
+        opening, width = len(opener), 2 * len(line_end)
+        base = self._at - len(data)
+        clean, last_id, retry = self._start is None and not self._stray, self.last_event_id, self.retry
+        for piece in pieces:
+            name, raw, at = "message", piece, begin + opening
+            end = at + len(piece) + width
+            if inner is not None:
+                head, _, raw = piece.partition(inner)
+                at += len(piece) - len(raw)
+                if not raw or _LF in head or (has_cr and _CR in head):
+                    raw = line_end
+                else:
+                    name = head.decode() or name
+            if clean and _LF not in raw and not (has_cr and _CR in raw):
+                # The blank line's CR is the end already.
+                emit(SseEvent(raw, name, last_id, retry, begin, end - has_cr, at))
             else:
-                self._lines(data, pos - base, end + width - base, emit)
-                last_id, retry = self.last_event_id, self.retry
-                clean = self._start is None and not self._stray
-            pos = end + width
-        return pos - base
+                self._lines(data, begin - base, end - base, emit)
+                clean, last_id, retry = self._start is None and not self._stray, self.last_event_id, self.retry
+            begin = end
+        return begin - base
 
     def _lines(self, data: bytes, pos: int, stop: int, emit: Emit[SseFrame]) -> int:
         """
