@@ -206,7 +206,7 @@ class Normalizer(Stage[ChatEvent, ChatEvent]):
 
     def _forget(self) -> None:
         """
-        Nothing is open any more; keys count anew.
+        A step begins or ended: nothing is open, ids and indexes count anew.
         """
         self._blocks: dict[tuple[Group, int], dict[BlockKey, int]] = {}
         self._calls: dict[int, _Calls] = {}
@@ -342,6 +342,7 @@ class Normalizer(Stage[ChatEvent, ChatEvent]):
         if event.step == self._step:
             return
         self._end_step(None, emit)
+        self._forget()
         self._step = self._number = event.step
         emit(event)
 
@@ -350,6 +351,7 @@ class Normalizer(Stage[ChatEvent, ChatEvent]):
         if event.step != self._step:
             return
         self._step = None
+        self._forget()
         dropped, self._dropped = self._dropped, 0
         emit(attrs.evolve(event, response=attrs.evolve(event.response, dropped=event.response.dropped + dropped)) if dropped else event)
 
@@ -373,14 +375,17 @@ class Normalizer(Stage[ChatEvent, ChatEvent]):
         """
         End the calls, oldest first, then the blocks (contract P14); a call is complete if its choice ended so (contract N7).
         """
-        calls = [call for calls in self._calls.values() for call in calls.opened.values()]
-        blocks = [(order, group, choice, key) for (group, choice), opened in self._blocks.items() for key, order in opened.items()]
-        self._forget()
+        calls = sorted((call for calls in self._calls.values() for call in calls.opened.values()), key=lambda call: call.order)
+        blocks = sorted((order, group, choice, key) for (group, choice), opened in self._blocks.items() for key, order in opened.items())
+        self._blocks.clear()
+        self._routes.clear()
+        self._current = None
         complete = _complete_choices(seed) if calls else frozenset()
-        for call in sorted(calls, key=lambda call: call.order):
+        for call in calls:
+            self._calls[call.choice].end(call)
             done = ToolCall(call.id, call.name, complete=call.choice in complete, index=call.index, kind=call.kind)
             emit(ToolCallEnd(done, call.choice))
-        for _, group, choice, key in sorted(blocks, key=lambda block: block[0]):
+        for _, group, choice, key in blocks:
             emit(_ENDS[group](*key, choice))
 
     # The rest --------------------------------------------------------------------------------------------------------------------------------

@@ -191,7 +191,7 @@ def normalized(line: str) -> list[ChatEvent]:
 _BLOCK_KEYS = ("", "#0", "#1", "@a#0", "@b", "^1", "#0^1")
 _CALL_KEYS = ("", "!a", "!b", "#0", "#1", "!a#0", "!b#0", "!b#1", "!a#1", "#0^1", "!a^1")
 BLOCK_TOKENS = tuple(f"{word}{key}" for word in ("T.S", "T.D", "T.E", "K.S", "K.D", "K.E") for key in _BLOCK_KEYS)
-CALL_TOKENS = tuple(f"{word}{key}" for word in ("C.S", "C.D", "C.E") for key in _CALL_KEYS) + ("C.S(f)#0", "C.E(late)#0", "C.E#1/cut")
+CALL_TOKENS = (*(f"{word}{key}" for word in ("C.S", "C.D", "C.E") for key in _CALL_KEYS), "C.S(f)#0", "C.E(late)#0", "C.E#1/cut")
 OTHER_TOKENS = tuple(word for word in _PLAIN if word not in ("RS", "END", "ABORT"))
 STEP_TOKENS = ("SS(0)", "SS(1)", "SE(0)", "SE(0,stop)", "SE(0,length)", "SE(1,tool_calls)", "SE(1)")
 TERMINAL_TOKENS = ("END", "ABORT", "ERROR")

@@ -211,11 +211,10 @@ def test_pieces_equal_the_whole(events: list[ChatEvent]) -> None:
     """
     The answer of the whole response has the parts of its only step, and may be looked at on the way without changing it.
     """
-    stage = Chain(Normalizer(), aggregator := Aggregator())
-    out: list[ChatEvent] = []
-    for event in (StepStart(), *events, StepEnd(0, STOP)):
-        stage.feed(event, out.append)
-        _ = aggregator.response
+    aggregator = Aggregator()
+    for event in feed_all(Normalizer(), [StepStart(), *events, StepEnd(0, STOP)]):
+        aggregator.feed(event, lambda _: None)
+        assert aggregator.response == aggregator.response
     assert step(*events).parts == aggregator.response.parts
 
 
@@ -399,7 +398,12 @@ def test_verdict_of_an_abort() -> None:
     """
     (*_, end) = fold(ResponseStart("r"), StepStart(), text("a"), Abort("cancelled"))
     assert isinstance(end, Abort)
-    assert ("cancelled", "a", Verdict.ABORTED, Verdict.ABORTED) == (end.reason, end.response.text, end.response.verdict, end.response.steps[0].verdict)
+    assert ("cancelled", "a", Verdict.ABORTED, Verdict.ABORTED) == (
+        end.reason,
+        end.response.text,
+        end.response.verdict,
+        end.response.steps[0].verdict,
+    )
 
 
 @pytest.mark.parametrize(
@@ -504,7 +508,12 @@ def test_steps() -> None:
     """
     seeds = (
         ChatResponse(
-            finish_reason=FinishReason.TOOL_CALLS, finish_reason_raw="tool_use", unknown={"x": 1}, after_finish=1, dropped=2, metadata={"a": 1, "b": 1}
+            finish_reason=FinishReason.TOOL_CALLS,
+            finish_reason_raw="tool_use",
+            unknown={"x": 1},
+            after_finish=1,
+            dropped=2,
+            metadata={"a": 1, "b": 1},
         ),
         ChatResponse(
             finish_reason=FinishReason.STOP,
@@ -569,7 +578,15 @@ def test_a_new_response_begins_anew() -> None:
     Nothing of the response before is in the next one (E12).
     """
     out = fold(
-        ResponseStart("r"), StepStart(), text("a"), UsageUpdate(Usage(1)), StepEnd(0, STOP), ResponseEnd(), ResponseStart("s"), StepStart(), ResponseEnd()
+        ResponseStart("r"),
+        StepStart(),
+        text("a"),
+        UsageUpdate(Usage(1)),
+        StepEnd(0, STOP),
+        ResponseEnd(),
+        ResponseStart("s"),
+        StepStart(),
+        ResponseEnd(),
     )
     assert isinstance(out[-1], ResponseEnd)
     assert ("s", (), None, 1) == (
@@ -654,7 +671,9 @@ def test_alternatives_over_steps() -> None:
     An alternative of several steps has the parts of all and the last finish; when the response fails, its verdict is that of the response.
     """
     seed = ChatResponse(alternatives=(ChatResponse(choice=1, finish_reason=FinishReason.PAUSE),))
-    got = answer(StepStart(), TextDelta("a", choice=1), StepEnd(0, seed), StepStart(1), TextDelta("b", choice=1), ErrorEvent(ConnectionLostError("gone")))
+    got = answer(
+        StepStart(), TextDelta("a", choice=1), StepEnd(0, seed), StepStart(1), TextDelta("b", choice=1), ErrorEvent(ConnectionLostError("gone"))
+    )
     assert (ChatResponse(choice=1, parts=(TextPart("a"), TextPart("b")), verdict=Verdict.CONNECTION_LOST),) == got.alternatives
 
 
