@@ -1,3 +1,175 @@
 """
 LLM provider byte streams as Observables of semantic chat events, plus one aggregated answer.
+
+Here are the operators, the events and what they carry; filters, errors, serialization and the rest are in the modules of their names. Each name is imported
+when it is first asked for, so that `import rxchat.errors` and the command line's help need not wait for RxPY.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rxchat.demand import to_async_iterable
+    from rxchat.errors import RxchatError, Verdict
+    from rxchat.events import (
+        Abort,
+        ChatEvent,
+        Citation,
+        ContentFilter,
+        Custom,
+        ErrorEvent,
+        Event,
+        Group,
+        Heartbeat,
+        MediaDone,
+        MediaPartial,
+        Phase,
+        Raw,
+        RefusalDelta,
+        ResponseEnd,
+        ResponseStart,
+        SearchResult,
+        ServerToolArgsDelta,
+        ServerToolResult,
+        ServerToolStart,
+        Status,
+        StepEnd,
+        StepStart,
+        TextDelta,
+        TextEnd,
+        TextStart,
+        ThinkingDelta,
+        ThinkingEnd,
+        ThinkingRedacted,
+        ThinkingSignature,
+        ThinkingStart,
+        ToolCallArgsDelta,
+        ToolCallEnd,
+        ToolCallStart,
+        ToolResult,
+        UsageUpdate,
+    )
+    from rxchat.hub import share_events
+    from rxchat.limits import Limits
+    from rxchat.operators import (
+        Operator,
+        decode_utf8,
+        filter_events,
+        frame_aws_event_stream,
+        frame_json_array,
+        frame_ndjson,
+        frame_sse,
+        lift,
+        normalize,
+        parse,
+        split_think_tags,
+    )
+    from rxchat.pipeline import chat_events
+    from rxchat.projections import aggregate, citations, media, of_type, safety, text_only, thinking_only, tool_calls, usage
+    from rxchat.records import EventRecord, batch_text, to_records
+    from rxchat.response import ChatResponse, FinishReason, ToolCall, Usage
+    from rxchat.ui import for_ui
+
+__all__ = [
+    "Abort",
+    "ChatEvent",
+    "ChatResponse",
+    "Citation",
+    "ContentFilter",
+    "Custom",
+    "ErrorEvent",
+    "Event",
+    "EventRecord",
+    "FinishReason",
+    "Group",
+    "Heartbeat",
+    "Limits",
+    "MediaDone",
+    "MediaPartial",
+    "Operator",
+    "Phase",
+    "Raw",
+    "RefusalDelta",
+    "ResponseEnd",
+    "ResponseStart",
+    "RxchatError",
+    "SearchResult",
+    "ServerToolArgsDelta",
+    "ServerToolResult",
+    "ServerToolStart",
+    "Status",
+    "StepEnd",
+    "StepStart",
+    "TextDelta",
+    "TextEnd",
+    "TextStart",
+    "ThinkingDelta",
+    "ThinkingEnd",
+    "ThinkingRedacted",
+    "ThinkingSignature",
+    "ThinkingStart",
+    "ToolCall",
+    "ToolCallArgsDelta",
+    "ToolCallEnd",
+    "ToolCallStart",
+    "ToolResult",
+    "Usage",
+    "UsageUpdate",
+    "Verdict",
+    "aggregate",
+    "batch_text",
+    "chat_events",
+    "citations",
+    "decode_utf8",
+    "filter_events",
+    "for_ui",
+    "frame_aws_event_stream",
+    "frame_json_array",
+    "frame_ndjson",
+    "frame_sse",
+    "lift",
+    "media",
+    "normalize",
+    "of_type",
+    "parse",
+    "safety",
+    "share_events",
+    "split_think_tags",
+    "text_only",
+    "thinking_only",
+    "to_async_iterable",
+    "to_records",
+    "tool_calls",
+    "usage",
+]
+
+# Where they live, from below to above.
+_HOMES = (
+    "errors",
+    "response",
+    "events",
+    "limits",
+    "operators",
+    "demand",
+    "projections",
+    "records",
+    "ui",
+    "hub",
+    "pipeline",
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        for home in _HOMES:
+            module = import_module(f"rxchat.{home}")
+            if name in module.__all__:
+                globals()[name] = found = getattr(module, name)
+                return found
+    raise AttributeError(f"module 'rxchat' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

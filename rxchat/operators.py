@@ -29,6 +29,7 @@ from rxchat.aggregator import Aggregator
 from rxchat.decode import Utf8Decoder
 from rxchat.dialects import Dialect, get_dialect
 from rxchat.dialects.base import UnknownPolicy
+from rxchat.errors import RxchatError
 from rxchat.events import ChatEvent
 from rxchat.filters import DEFAULT, Predicate, as_filter
 from rxchat.framing import framer_for
@@ -139,7 +140,7 @@ class Lifted:
     def on_error(self, error: Exception) -> None:
         if self.call(self._stage.fail, error):
             self._over = True
-            self._tell(error)
+            tell(self._observer, error)
 
     def call(self, method: Callable[..., None], *args: Any) -> bool:
         """
@@ -160,31 +161,40 @@ class Lifted:
         if isinstance(end, StreamDone):
             self._observer.on_completed()
         elif isinstance(end, ConsumerError):
-            self._give_back(end.error)
+            give_back(self._observer, end.error)
         elif isinstance(end, Exception):
-            self._tell(end)
+            tell(self._observer, end)
         elif not isinstance(end, _Stopped):
             raise end
 
-    def _give_back(self, error: BaseException) -> None:
-        """
-        The subscriber raised: it hears of it itself, if it is still there.
-        """
-        if not isinstance(error, Exception):
-            raise error
-        if self._observer.is_stopped:
-            log.error("a subscriber raised behind its end", exc_info=error)
-        else:
-            self._tell(error)
 
-    def _tell(self, error: Exception) -> None:
-        try:
-            self._observer.on_error(error)
-        except Exception as raised:
-            # RxPY's default for a missing on_error is to raise the error itself; that is no fault of the producer, which would get it.
-            if raised is not error:
-                raise
-            log.error("a stream failed and nobody listens: subscribe with on_error", exc_info=error)
+def give_back(observer: Any, error: BaseException) -> None:
+    """
+    A subscriber raised in on_next: it hears of it itself, if it is still there (contract E14).
+    """
+    if not isinstance(error, Exception):
+        raise error
+    if observer.is_stopped:
+        log.error("a subscriber raised behind its end", exc_info=error)
+    else:
+        tell(observer, error)
+
+
+def tell(observer: Any, error: Exception) -> None:
+    """
+    on_error; where nobody listens, one line in the log (contract D8).
+    """
+    try:
+        observer.on_error(error)
+    except Exception as raised:
+        # RxPY's default for a missing on_error is to raise the error itself; that is no fault of the producer, which would get it.
+        if raised is not error:
+            raise
+        # A traceback only where it leads to somebody's code: ours says nothing a verdict does not say.
+        if isinstance(error, RxchatError):
+            log.error("a stream failed and nobody listens (subscribe with on_error): %s: %s", error.verdict, error)
+        else:
+            log.error("a stream failed and nobody listens (subscribe with on_error)", exc_info=error)
 
 
 # --- bytes and frames -----------------------------------------------------------------------------------------------------------------------------
@@ -220,14 +230,14 @@ def frame_json_array(*, limits: Limits | None = None) -> Operator[bytes, Frame]:
     """
     The elements of one JSON array as they come: JsonRecord, the last one marking the closing bracket.
     """
-    return _frame("json_array", limits)
+    return _frame("json-array", limits)
 
 
 def frame_aws_event_stream(*, limits: Limits | None = None) -> Operator[bytes, Frame]:
     """
     Messages of an AWS event stream, checksums verified: AwsMessage.
     """
-    return _frame("aws_event_stream", limits)
+    return _frame("aws-eventstream", limits)
 
 
 # --- events ---------------------------------------------------------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 """
-The standard composition: one response, from its bytes to its events, as a stage (`response_stage`) and as an operator (`chat_events` in `operators.py`).
+The standard composition: one response, from its bytes to its events, as a stage (`response_stage`) and as an operator (`chat_events`).
 
     bytes -> framer -> parser -> [normalizer -> aggregator] -> events
              \\______ body _____/  \\________ tail _________/
@@ -17,16 +17,18 @@ from typing import Any
 import attrs
 
 from rxchat.aggregator import Aggregator
-from rxchat.dialects import Context, Dialect, get_dialect
-from rxchat.errors import AbortedError, ConfigurationError, IncompleteStreamError, RxchatError
+from rxchat.dialects import Dialect, get_dialect
+from rxchat.dialects.base import UnknownPolicy
+from rxchat.errors import AbortedError, IncompleteStreamError, RxchatError
 from rxchat.events import Abort, ChatEvent, ErrorEvent, Event, ResponseStart
 from rxchat.framing import framer_for
 from rxchat.limits import Limits
 from rxchat.normalizer import Normalizer
+from rxchat.operators import Operator, lift
 from rxchat.refusals import RefusedBody, refuse
-from rxchat.stage import Chain, Emit, Stage, StreamDone
+from rxchat.stage import Chain, Emit, Stage
 
-__all__ = ["Envelope", "Head", "response_stage"]
+__all__ = ["Envelope", "Head", "chat_events", "response_stage"]
 
 
 @attrs.frozen
@@ -202,7 +204,7 @@ def response_stage(
     options: Mapping[str, Any] | None = None,
     profile: str = "default",
     limits: Limits | None = None,
-    unknown: Any = "raw",
+    unknown: UnknownPolicy = "raw",
     provenance: bool = False,
     head: Callable[[], Head] = Head,
     response_id: str | None = None,
@@ -224,3 +226,39 @@ def response_stage(
         return BodyChain(framer_for(framing, bounds), spec.parser(attrs.evolve(context, clean_eof=known.clean_eof)), provenance=provenance)
 
     return Envelope(open_body, response_id=response_id, provenance=provenance)
+
+
+def chat_events(
+    dialect: str | Dialect,
+    *,
+    options: Mapping[str, Any] | None = None,
+    profile: str = "default",
+    limits: Limits | None = None,
+    unknown: UnknownPolicy = "raw",
+    provenance: bool = False,
+    head: Callable[[], Head] = Head,
+    response_id: str | None = None,
+) -> Operator[bytes, ChatEvent]:
+    """
+    The standard composition as one operator: the bytes of one response in, its events with their lifecycle out (contract E).
+
+        rx.of(body).pipe(chat_events("openai-chat"), text_only()).subscribe(print)
+
+    Each subscription is a response of its own (E12), with a response id of its own unless one is given. The arguments are those of `response_stage`;
+    ConfigurationError at once for an unknown dialect, option or profile.
+    """
+
+    def stage() -> Envelope:
+        return response_stage(
+            dialect,
+            options=options,
+            profile=profile,
+            limits=limits,
+            unknown=unknown,
+            provenance=provenance,
+            head=head,
+            response_id=response_id,
+        )
+
+    stage()
+    return lift(stage)

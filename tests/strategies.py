@@ -176,6 +176,7 @@ _media: dict[str, Any] = {
     "url": maybe_text,
     "item_id": maybe_text,
     "partial_index": maybe_int,
+    "choice": st.integers(0, 2),
 }
 
 event_strategies: dict[type[ChatEvent], st.SearchStrategy[ChatEvent]] = {
@@ -206,7 +207,7 @@ event_strategies: dict[type[ChatEvent], st.SearchStrategy[ChatEvent]] = {
     ev.MediaPartial: st.builds(ev.MediaPartial, **_media),
     ev.MediaDone: st.builds(ev.MediaDone, transcript=maybe_text, **_media),
     ev.RefusalDelta: st.builds(ev.RefusalDelta, some_text, st.integers(0, 2)),
-    ev.ContentFilter: st.builds(ev.ContentFilter, texts, maybe_text, bools),
+    ev.ContentFilter: st.builds(ev.ContentFilter, texts, maybe_text, bools, st.integers(0, 2)),
     ev.UsageUpdate: st.builds(ev.UsageUpdate, usages),
     ev.ErrorEvent: st.builds(ev.ErrorEvent, errors, responses, st.none() | usages),
     ev.Raw: st.builds(ev.Raw, texts, json_values),

@@ -385,7 +385,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, Any]]:
     return [(record.message, record.exc_info[1] if record.exc_info else None) for record in caplog.records if record.levelno == logging.ERROR]
 
 
-NOBODY = "a stream failed and nobody listens: subscribe with on_error"
+NOBODY = "a stream failed and nobody listens (subscribe with on_error)"
 BEHIND = "a subscriber raised behind its end"
 
 
