@@ -220,10 +220,10 @@ class ContentItem(Item):
 
     def _seal(self, sealed: str | None, emit: Out) -> None:
         """
-        Encrypted reasoning: the signature of its last readable block, or, without one, a block only the provider can read.
+        Encrypted reasoning: the signature of its last readable part, of the summary first; without any, a block only the provider can read.
         """
-        readable = [block for block in self.blocks.values() if block.said]
+        readable = max((place for place, block in self.blocks.items() if block.said), default=None)
         if sealed and readable:
-            emit(ThinkingSignature(sealed, readable[-1].index, self.id))
+            emit(ThinkingSignature(sealed, self.blocks[readable].index, self.id))
         elif sealed:
             emit(ThinkingRedacted(sealed, next(self.host.blocks), self.id))

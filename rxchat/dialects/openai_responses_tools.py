@@ -115,7 +115,7 @@ def needs_client(raw: Fields) -> bool:
     """
     kind = raw.get("type")
     if kind == "shell_call":
-        return not str(mapping(raw.get("environment")).get("type")).startswith("container")
+        return "action" in raw and not str(mapping(raw.get("environment")).get("type")).startswith("container")
     return kind in CLIENT_ITEMS or (kind == "tool_search_call" and raw.get("execution") == "client")
 
 
@@ -129,26 +129,39 @@ def called_with(raw: Fields) -> Any:
 
 class ServerItem(Item):
     """
-    A tool the provider runs, or an item the client must answer. Its result event brings the whole item as the provider ended it.
+    A tool the provider runs, or an item the client must answer.
+
+    Either is announced, then whole: a tool's ServerToolResult, or, where nobody has answered yet, a ServerToolStart with a payload (contract P12). Both bring
+    the item as it came. An item for the client is announced only if there are fragments to show before it is whole.
     """
 
-    __slots__ = ("_command", "_name", "_said", "failed")
+    __slots__ = ("_announced", "_command", "_name", "_said", "failed", "needs_client")
 
     def __init__(self, host: Host, raw: Fields) -> None:
         super().__init__(host, raw)
         self.id = self.id or string(raw.get("call_id"))
         self.failed = False
+        self.needs_client = False
+        self._announced = False
         self._name = string(raw.get("name")) or self.type.removesuffix("_call")
         self._said: list[str] = []
         self._command = 0
 
     def begin(self, raw: Fields, emit: Out) -> None:
-        emit(ServerToolStart(self.type, self.id, self._name, needs_client=needs_client(raw)))
+        self.needs_client = needs_client(raw)
+        if not self.needs_client:
+            self._announce(emit)
+
+    def _announce(self, emit: Out) -> None:
+        if not self._announced:
+            self._announced = True
+            emit(ServerToolStart(self.type, self.id, self._name, needs_client=self.needs_client))
 
     def say(self, text: str, emit: Out) -> None:
         """
         A fragment of what the tool is called with, not empty.
         """
+        self._announce(emit)
         self._said.append(text)
         emit(ServerToolArgsDelta(self.type, text, self.id))
 
@@ -172,6 +185,9 @@ class ServerItem(Item):
 
     def finish(self, raw: Fields, emit: Out) -> None:
         self.settle(called_with(raw), emit)
+        if needs_client(raw):
+            emit(ServerToolStart(self.type, self.id, self._name, raw, needs_client=True))
+            return
         for hit in search_results(raw):
             emit(hit)
         for media in item_media(raw, self.id):
