@@ -34,6 +34,9 @@ _TYPES = ("type", "error_type", "__type", "status", "kind")
 _STATUSES = ("status", "status_code", "statusCode", "http_status", "code")
 _REQUEST_IDS = ("request_id", "requestId", "requestID")
 
+# Codes that beside a message mean no failure.
+_GOOD = (None, "", 0, "0", 200, "200")
+
 # Words of providers for "try again"; compared whole, in lower case.
 _RETRYABLE_WORDS = frozenset(
     {
@@ -108,7 +111,7 @@ def error_in(value: Any) -> Any:
         return None
     if isinstance(value.get("detail"), str | list) and value["detail"]:
         return value
-    return value if isinstance(value.get("message"), str) and value.get("code") is not None else None
+    return value if isinstance(value.get("message"), str) and value.get("code") not in _GOOD else None
 
 
 def provider_error(value: Any, offset: int | None = None) -> ProviderError:

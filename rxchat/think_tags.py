@@ -60,16 +60,23 @@ def tag_names(value: Any) -> tuple[str, ...]:
 
 class TagScanner:
     """
-    The state of one text: which tag is open, what is held back.
+    The state of one text: whether a tag is open, what is held back.
     """
 
-    __slots__ = ("_closing", "_held", "_openings", "tag")
+    __slots__ = ("_closings", "_held", "_openings", "_wanted", "inside")
 
     def __init__(self, names: Sequence[str]) -> None:
-        self._openings = {f"<{name}>": f"</{name}>" for name in names}
+        self._openings = tuple(f"<{name}>" for name in names)
+        self._closings = {f"<{name}>": (f"</{name}>",) for name in names}
+        self._wanted = self._openings
         self._held = ""
-        self._closing = ""
-        self.tag = False
+        self.inside = False
+
+    def plain(self, text: str) -> bool:
+        """
+        Whether the text goes through as it is.
+        """
+        return not (self.inside or self._held) and "<" not in text
 
     def pieces(self, text: str) -> Iterator[tuple[bool, str]]:
         """
@@ -81,14 +88,14 @@ class TagScanner:
             if at < 0:
                 break
             if at:
-                yield self.tag, text[:at]
+                yield self.inside, text[:at]
             text = text[at + len(tag) :]
-            self._closing = "" if self.tag else self._openings[tag]
-            self.tag = not self.tag
+            self.inside = not self.inside
+            self._wanted = self._closings[tag] if self.inside else self._openings
         keep = self._undecided(text)
         self._held = text[len(text) - keep :]
         if len(text) > keep:
-            yield self.tag, text[: len(text) - keep]
+            yield self.inside, text[: len(text) - keep]
 
     def rest(self) -> Iterator[tuple[bool, str]]:
         """
@@ -96,27 +103,22 @@ class TagScanner:
         """
         held, self._held = self._held, ""
         if held:
-            yield self.tag, held
-
-    def _wanted(self) -> Sequence[str]:
-        return (self._closing,) if self.tag else tuple(self._openings)
+            yield self.inside, held
 
     def _next_tag(self, text: str) -> tuple[int, str]:
-        found = [(at, tag) for tag in self._wanted() if (at := text.find(tag)) >= 0]
-        return min(found, default=(-1, ""))
+        return min(((at, tag) for tag in self._wanted if (at := text.find(tag)) >= 0), default=(-1, ""))
 
     def _undecided(self, text: str) -> int:
         """
         How many characters at the end may be the beginning of a tag.
         """
-        wanted = self._wanted()
-        longest = max(map(len, wanted), default=1) - 1
-        start = max(len(text) - longest, 0)
-        while (start := text.find("<", start)) >= 0:
+        longest = max(map(len, self._wanted), default=1) - 1
+        start = text.find("<", max(len(text) - longest, 0))
+        while start >= 0:
             tail = text[start:]
-            if any(tag.startswith(tail) for tag in wanted):
+            if any(tag.startswith(tail) for tag in self._wanted):
                 return len(tail)
-            start += 1
+            start = text.find("<", start + 1)
         return 0
 
 
@@ -153,8 +155,11 @@ class ThinkTagSplitter(Stage[ChatEvent, ChatEvent]):
         elif kind is TextEnd:
             self._end(event, emit)  # type: ignore[arg-type]
         else:
-            if kind in _ENDING:
-                self._let_go(None if kind in _ENDING_ALL else event.choice, emit)  # type: ignore[union-attr]
+            if kind in _ENDING_ALL:
+                self._let_go(None, emit)
+                self._blocks.clear()
+            elif kind in _ENDING:
+                self._let_go(event.choice, emit)  # type: ignore[union-attr]
             emit(event)
 
     def flush(self, emit: Emit[ChatEvent]) -> None:
@@ -168,19 +173,20 @@ class ThinkTagSplitter(Stage[ChatEvent, ChatEvent]):
         block = self._blocks.get(key)
         if block is None:
             block = self._blocks[key] = _Block(TagScanner(self._names))
+        if block.scanner.plain(event.text):
+            self._say(block, key, False, event, emit)
+            return
         for thinking, text in block.scanner.pieces(event.text):
-            self._say(block, key, thinking, event if text == event.text and not thinking else text, emit)
+            self._say(block, key, thinking, (ThinkingDelta if thinking else TextDelta)(text, event.index, event.item_id, event.choice), emit)
 
-    def _say(self, block: _Block, key: BlockKey, thinking: bool, said: TextDelta | str, emit: Emit[ChatEvent]) -> None:
-        choice, index, item_id = key
+    def _say(self, block: _Block, key: BlockKey, thinking: bool, delta: TextDelta | ThinkingDelta, emit: Emit[ChatEvent]) -> None:
         if block.declared and block.open is not thinking:
             self._close(block, key, emit)
             block.open = thinking
+            choice, index, item_id = key
             emit((ThinkingStart if thinking else TextStart)(index, item_id, choice))
         block.said = True
-        if isinstance(said, str):
-            said = (ThinkingDelta if thinking else TextDelta)(said, index, item_id, choice)  # type: ignore[assignment]
-        emit(said)  # type: ignore[arg-type]
+        emit(delta)
 
     def _close(self, block: _Block, key: BlockKey, emit: Emit[ChatEvent]) -> None:
         choice, index, item_id = key
@@ -193,32 +199,29 @@ class ThinkTagSplitter(Stage[ChatEvent, ChatEvent]):
         The block ends: an empty one as it came, any other with what is open of it.
         """
         key = _key(event)
-        block = self._blocks.get(key)
-        if block is None or not block.declared:
-            self._rest(key, emit)
-            emit(event)
-            return
-        self._rest(key, emit)
-        if not block.said:
+        block = self._blocks.pop(key, None) or _Block(TagScanner(()))
+        self._rest(block, key, emit)
+        if block.declared and not block.said:
             emit(TextStart(event.index, event.item_id, event.choice))
+        if not block.declared or not block.said:
             emit(event)
         self._close(block, key, emit)
-        del self._blocks[key]
 
-    def _rest(self, key: BlockKey, emit: Emit[ChatEvent]) -> None:
-        block = self._blocks.get(key)
-        for thinking, text in block.scanner.rest() if block else ():
-            self._say(block, key, thinking, text, emit)  # type: ignore[arg-type]
+    def _rest(self, block: _Block, key: BlockKey, emit: Emit[ChatEvent]) -> None:
+        choice, index, item_id = key
+        for thinking, text in block.scanner.rest():
+            self._say(block, key, thinking, (ThinkingDelta if thinking else TextDelta)(text, index, item_id, choice), emit)
 
     def _let_go(self, choice: int | None, emit: Emit[ChatEvent]) -> None:
-        for key in [key for key in self._blocks if choice is None or key[0] == choice]:
-            self._rest(key, emit)
+        for key, block in self._blocks.items():
+            if choice is None or key[0] == choice:
+                self._rest(block, key, emit)
 
 
 def _key(event: Any) -> BlockKey:
     return event.choice, event.index, event.item_id
 
 
-# Behind these no held-back character can become a tag of the same text: the choice says something else, or all is over.
+# Behind these no held-back character becomes a tag of the same text: all is over, or the choice says something else.
 _ENDING_ALL = frozenset({StepStart, StepEnd, ResponseEnd, Abort, ErrorEvent})
-_ENDING = _ENDING_ALL | {ThinkingStart, ThinkingDelta, ToolCallStart, RefusalDelta}
+_ENDING = frozenset({ThinkingStart, ThinkingDelta, ToolCallStart, RefusalDelta})

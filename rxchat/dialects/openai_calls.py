@@ -2,8 +2,8 @@
 Which tool call a fragment of an OpenAI chat choice belongs to, and when the provider has ended it (contract N2, N7, P3, P6).
 
 Only what the wire says goes on: its index (a missing one and -1 are none), its first non-empty id and name. Order, local ids and what was dropped are the
-normalizer's. A fragment belongs to the open call with its id; else to the newest call under its index, a second non-empty id there being a second call; with
-neither, a fragment with a name begins a call and one without continues the last.
+normalizer's. A fragment belongs to the open call with its id; else to the newest call under its index, a second id or name there being a second call; with
+neither, a fragment with a name begins a call and one without continues the last. Ids and names come whole: another one is another call.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class _Call:
     kind: str
     id: str = ""
     name: str = ""
+    told: bool = False
     ended: bool = False
     metadata: dict[str, Any] = attrs.field(factory=dict)
 
@@ -101,17 +102,27 @@ class ToolCalls:
         name, text = string(said.get("name")), _text_of(said.get("input" if kind == "custom" else "arguments"))
         if not (call_id or name or text):
             return
-        call = self._meant(index, call_id, name, emit)
-        if call is None:
-            call = _Call(index, kind)
-            self._calls.append(call)
-            fresh = True
-        else:
-            fresh = bool((call_id and not call.id) or (name and not call.name))
-        call.id = call.id or call_id or ""
-        call.name = call.name or name or ""
-        if fresh:
-            # A late id or name too: a START repeated is how the call is told its name.
+        self._say(self._meant(index, call_id, name, emit) or self._begun(index, kind), call_id or "", name or "", text, extra, emit)
+
+    def only(self, body: Any, emit: Emit[ChatEvent]) -> None:
+        """
+        A piece of the one call there can be (the field before tool_calls): its name may be repeated.
+        """
+        if isinstance(body, dict) and self._calls:
+            body = {"arguments": body.get("arguments")}
+        self.fragment(body, emit)
+
+    def _begun(self, index: int | None, kind: str) -> _Call:
+        call = _Call(index, kind)
+        self._calls.append(call)
+        return call
+
+    def _say(self, call: _Call, call_id: str, name: str, text: str, extra: Mapping[str, Any] | None, emit: Emit[ChatEvent]) -> None:
+        told = (call.id, call.name)
+        call.id, call.name = call.id or call_id, call.name or name
+        if not call.told or told != (call.id, call.name):
+            # A late id or name too: a START repeated is how the call is told its own.
+            call.told = True
             emit(ToolCallStart(call.id, call.name, call.index, self._choice, call.kind))
         if extra:
             call.metadata.update(extra)
@@ -143,10 +154,14 @@ class ToolCalls:
             last = self._calls[-1] if self._calls else None
             return None if last is None or (call_id and last.id) or (name and last.name) else last
         newest = next((call for call in reversed(self._calls) if call.index == index), None)
-        if newest is None or not call_id or not newest.id:
+        if newest is None or not (_differ(call_id, newest.id) or _differ(name, newest.name)):
             return newest
         self._end(newest, emit)
         return None
+
+
+def _differ(said: str | None, known: str) -> bool:
+    return bool(said and known and said != known)
 
 
 def _text_of(arguments: Any) -> str:

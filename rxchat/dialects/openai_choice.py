@@ -255,7 +255,7 @@ class Choice:
             for entry in entries:
                 self.calls.take(entry, emit)
         if delta.get("function_call"):
-            self.calls.fragment(delta["function_call"], emit)
+            self.calls.only(delta["function_call"], emit)
 
     def _server_tool(self, tool: Mapping[str, Any], emit: Emit[ChatEvent]) -> None:
         """
