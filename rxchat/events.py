@@ -520,7 +520,7 @@ class Citation(Event):
 @attrs.frozen
 class MediaPartial(Event):
     """
-    A progressive image or a piece of audio: `data` is base64. `partial_index` counts the states of one item.
+    A progressive image or a piece of audio: `data` is base64, `transcript` the words of this piece. `partial_index` counts the states of one item.
     """
 
     type: ClassVar[str] = "MEDIA_PARTIAL"
@@ -533,6 +533,7 @@ class MediaPartial(Event):
     item_id: str | None = None
     partial_index: int | None = None
     choice: int = 0
+    transcript: str | None = None
 
 
 @attrs.frozen

@@ -67,12 +67,13 @@ class ChoiceHost(Protocol):
 @attrs.define(eq=False)
 class _Audio:
     """
-    One spoken answer as it comes: base64 pieces and the words of it.
+    One spoken answer as it comes: base64 pieces and the words of it, so many partial events.
     """
 
     item_id: str | None = None
     pieces: list[str] = attrs.field(factory=list)
     words: list[str] = attrs.field(factory=list)
+    told: int = 0
 
 
 class Choice:
@@ -281,7 +282,9 @@ class Choice:
             audio.words.append(words)
         if data:
             audio.pieces.append(data)
-            emit(MediaPartial("audio", None, data, None, audio.item_id, len(audio.pieces) - 1, self.index))
+        if words or data:
+            emit(MediaPartial("audio", None, data, None, audio.item_id, audio.told, self.index, words))
+            audio.told += 1
         if said.get("expires_at"):
             self.end_audio(emit)
 
@@ -290,7 +293,7 @@ class Choice:
         The spoken answer is over, if there is one.
         """
         audio, self._audio = self._audio, None
-        if audio is not None and (audio.pieces or audio.words):
+        if audio is not None and audio.told:
             data, transcript = joined_base64(audio.pieces) or None, "".join(audio.words) or None
             emit(MediaDone("audio", None, data, None, audio.item_id, transcript=transcript, choice=self.index))
 
