@@ -20,6 +20,7 @@ from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
 from rxchat.client.failures import from_aiohttp
+from rxchat.demand import Valve, valve_of
 from rxchat.errors import ConfigurationError, ReadTimeout, RxchatError
 from rxchat.outgoing.common import WireRequest
 from rxchat.pipeline import Head
@@ -72,7 +73,7 @@ def http_body(
     """
 
     def subscribe(observer: abc.ObserverBase[bytes], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
-        return Pump(request, on_head, settings or HttpSettings(), session, observer).start()
+        return Pump(request, on_head, settings or HttpSettings(), session, observer, valve_of(scheduler)).start()
 
     return Observable(subscribe)
 
@@ -88,6 +89,7 @@ class Pump:
     _settings: HttpSettings
     _session: aiohttp.ClientSession | None
     _observer: abc.ObserverBase[bytes]
+    _valve: Valve | None
     _task: asyncio.Task[None] | None = None
     _over: bool = False
 
@@ -134,6 +136,9 @@ class Pump:
                 if not chunk:
                     return
                 self._observer.on_next(chunk)
+                if self._valve is not None:
+                    # Somebody downstream has too much waiting. No clock runs meanwhile.
+                    await self._valve.ready()
 
     async def _read(self, content: aiohttp.StreamReader) -> bytes:
         budget, size = self._settings.read_timeout, self._settings.read_size

@@ -50,7 +50,7 @@ class ChatModel:
     ) -> None:
         self._target = resolve(model, base_url, api_key)
         self._pipeline: dict[str, Any] = {
-            "options": {**self._target.options, **(options or {})},
+            "options": {**self._target.preset.options, **(options or {})},
             "profile": profile,
             "limits": limits,
             "unknown": unknown,
@@ -60,10 +60,11 @@ class ChatModel:
         self._session = session
         self._own: aiohttp.ClientSession | None = None
         # Wrong options are told now, not at the first answer.
-        response_stage(self._target.dialect, **self._pipeline)
+        response_stage(self._target.preset.dialect, **self._pipeline)
 
     def __repr__(self) -> str:
-        return f"<ChatModel {self._target.model} at {self._target.base_url}>"
+        target = self._target
+        return f"<ChatModel {target.model} at {target.base_url or target.preset.base_url}>"
 
     def stream(
         self, prompt: Prompt, *, event_filter: Predicate | None = None, tools: Sequence[ToolSpec] = (), **request: Any
@@ -140,6 +141,6 @@ class ChatModel:
         target = self._target
         wire = target.request(prompt, tools, request)
         heads: list[Head] = []
-        envelope = response_stage(target.dialect, head=lambda: heads[0] if heads else Head(), **self._pipeline)
+        envelope = response_stage(target.preset.dialect, head=lambda: heads[0] if heads else Head(), **self._pipeline)
         body = http_body(wire, heads.append, settings=self._settings, session=self._session or self._own)
-        return Exchange(body, envelope, tuple(filter(None, (target.api_key or target.key,))))
+        return Exchange(body, envelope, (target.key,) if target.key else ())

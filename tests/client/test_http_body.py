@@ -1,0 +1,398 @@
+"""
+The transfer: what comes out of a body, how it ends, and that nothing is left of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import logging
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from aiohttp import web
+from reactivex import operators as ops
+
+from rxchat.client.http_body import HttpSettings, http_body, new_session, proxy_of
+from rxchat.errors import ConfigurationError, ConnectError, ConnectionLostError, FramingError, ReadTimeout, RxchatError
+from rxchat.outgoing.common import WireRequest
+from rxchat.pipeline import Head
+from tests.client.watching import Watcher, request_tasks, settled
+from tests.loopback import GOOD, Loopback, Script, answer, hold, in_turn, loopback, raw
+
+CHUNKED = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+SIZED = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 100\r\n\r\n"
+BARE = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Callable[[Script], object]]:
+    """
+    Start servers; all are stopped at the end, and no task of the client may be left then.
+    """
+    servers: list[Loopback] = []
+
+    async def start(script: Script) -> Loopback:
+        servers.append(await Loopback(script).start())
+        return servers[-1]
+
+    yield start
+    assert await settled() == []
+    for server in servers:
+        await server.aclose()
+
+
+def request_to(server: Loopback) -> WireRequest:
+    """
+    Some request to that server.
+    """
+    return WireRequest(f"{server.url}/chat/completions", {"model": "m"}, {"authorization": "Bearer sk-secret"})
+
+
+async def transferred(server: Loopback, **settings: object) -> tuple[Watcher, list[Head]]:
+    """
+    One transfer from beginning to end.
+    """
+    heads: list[Head] = []
+    source = http_body(request_to(server), heads.append, settings=HttpSettings(**settings))  # type: ignore[arg-type]
+    return await Watcher().watch(source).end(), heads
+
+
+async def test_a_body_arrives_whole_behind_an_empty_item(serve) -> None:
+    """
+    The head is known first, the empty item lets it be judged, then come the bytes, then the end.
+    """
+    server = await serve(answer(*GOOD, headers={"x-request-id": "r-1"}))
+    watcher, heads = await transferred(server)
+    assert (watcher.items[0], b"".join(watcher.items), watcher.completed, watcher.error) == (b"", b"".join(GOOD), 1, None)
+    assert [(head.status, head.content_type, head.clean_eof, head.headers["x-request-id"]) for head in heads] == [(200, "text/event-stream", True, "r-1")]
+    seen = server.seen[0]
+    assert (seen.method, seen.path, seen.body, seen.headers["authorization"]) == ("POST", "/v1/chat/completions", b'{"model":"m"}', "Bearer sk-secret")
+
+
+@pytest.mark.parametrize("size", [1, 7, 64])
+async def test_a_read_is_never_larger_than_its_cap(serve, size: int) -> None:
+    """
+    `read_size` caps every read, and nothing is lost by it.
+    """
+    watcher, _ = await transferred(await serve(answer(*GOOD)), read_size=size)
+    assert max(map(len, watcher.items)) == size
+    assert b"".join(watcher.items) == b"".join(GOOD)
+
+
+@pytest.mark.parametrize(
+    "wire, clean",
+    [
+        (CHUNKED + b"5\r\nhello\r\n0\r\n\r\n", True),
+        (SIZED.replace(b"100", b"5") + b"hello", True),
+        (BARE + b"hello", False),
+    ],
+    ids=["chunked", "content-length", "close-delimited"],
+)
+async def test_only_an_announced_end_is_clean(serve, wire: bytes, clean: bool) -> None:
+    """
+    V5: the end of a body proves something only if the transfer announces it.
+    """
+    watcher, heads = await transferred(await serve(raw(wire)))
+    assert (b"".join(watcher.items), heads[0].clean_eof, watcher.error) == (b"hello", clean, None)
+
+
+@pytest.mark.parametrize(
+    "script, kind",
+    [
+        (raw(CHUNKED + b"5\r\nhello\r\n"), ConnectionLostError),
+        (raw(CHUNKED + b"5\r\nhel"), ConnectionLostError),
+        (raw(SIZED + b"hello"), ConnectionLostError),
+        (raw(CHUNKED + b"5\r\nhello\r\n", reset=True), ConnectionLostError),
+        (raw(b"", reset=True), ConnectionLostError),
+        (raw(b"HTTP/1.1 200 OK\r\ncontent-ty"), ConnectionLostError),
+        (raw(b"SSH-2.0-OpenSSH_9.6\r\n"), FramingError),
+        (raw(CHUNKED + b"zz\r\nhello\r\n"), FramingError),
+        (raw(BARE.replace(b"\r\n\r\n", b"\r\ncontent-encoding: gzip\r\n\r\n") + b"not gzip at all"), FramingError),
+    ],
+    ids=["no-last-chunk", "cut-chunk", "short", "reset", "reset-before-headers", "cut-headers", "not-http", "bad-chunk", "bad-gzip"],
+)
+async def test_a_broken_transfer_is_an_error_of_ours(serve, script: Script, kind: type[RxchatError]) -> None:
+    """
+    A transfer that breaks is never an end, and its error shows neither key nor headers.
+    """
+    watcher, _ = await transferred(await serve(script))
+    assert (type(watcher.error), watcher.completed, watcher.failed) == (kind, 0, 1)
+    shown = f"{watcher.error!r} {watcher.error.__cause__!r} {watcher.error.__context__!r}"  # type: ignore[union-attr]
+    assert "sk-secret" not in shown
+
+
+async def test_what_came_before_a_break_is_delivered(serve) -> None:
+    """
+    E10, for bytes.
+    """
+    watcher, _ = await transferred(await serve(raw(CHUNKED + b"5\r\nhello\r\n")))
+    assert b"".join(watcher.items) == b"hello"
+
+
+async def test_nobody_there_is_a_connect_error(serve) -> None:
+    """
+    A port where nobody listens.
+    """
+    server = await serve(answer())
+    await server.aclose()
+    watcher, heads = await transferred(server)
+    assert (type(watcher.error), heads) == (ConnectError, [])
+    assert str(watcher.error).startswith("cannot connect to 127.0.0.1:")
+
+
+async def test_silence_behind_the_headers_is_a_read_timeout(serve) -> None:
+    """
+    The idle budget runs out; the connection is closed.
+    """
+    server = await serve(hold(b"data: 1\n\n"))
+    watcher, _ = await transferred(server, read_timeout=0.05)
+    assert (type(watcher.error), watcher.error.budget, b"".join(watcher.items)) == (ReadTimeout, 0.05, b"data: 1\n\n")  # type: ignore[union-attr]
+    await asyncio.wait_for(server.left.wait(), 5)
+
+
+async def test_no_read_timeout_while_bytes_come(serve) -> None:
+    """
+    The budget is one of silence, not of the whole.
+    """
+
+    async def slow(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for _ in range(6):
+            await response.write(b": life\n\n")
+            await asyncio.sleep(0.06)
+        return response
+
+    watcher, _ = await transferred(await serve(slow), read_timeout=0.3)
+    assert (watcher.error, b"".join(watcher.items)) == (None, b": life\n\n" * 6)
+
+
+async def test_a_redirect_is_not_followed(serve) -> None:
+    """
+    Key and conversation go to the host that was named, and to no other.
+    """
+    other = await serve(answer(*GOOD))
+    server = await serve(answer(status=307, headers={"location": f"{other.url}/chat/completions"}))
+    _, heads = await transferred(server)
+    assert ([head.status for head in heads], other.seen) == ([307], [])
+
+
+async def test_compression_is_undone(serve) -> None:
+    """
+    Bytes are those behind the decompression.
+    """
+    body = b"".join(GOOD)
+    watcher, _ = await transferred(await serve(answer(gzip.compress(body), headers={"content-encoding": "gzip"})))
+    assert b"".join(watcher.items) == body
+
+
+# --- disposal -------------------------------------------------------------------------------------------------------------------------------------
+
+
+async def test_disposed_before_the_first_turn_nothing_is_sent(serve) -> None:
+    """
+    E8: disposal at once.
+    """
+    server = await serve(answer(*GOOD))
+    watcher = Watcher().watch(http_body(request_to(server), lambda head: None))
+    watcher.dispose()
+    assert await settled() == []
+    assert (server.seen, watcher.items, watcher.over.is_set()) == ([], [], False)
+
+
+@pytest.mark.parametrize("script", [hold(headers=False), hold(), hold(b"data: 1\n\n")], ids=["before-headers", "before-body", "in-body"])
+async def test_disposed_while_it_waits_the_connection_is_closed(serve, script: Script) -> None:
+    """
+    E8, D4: at whatever stage, the server sees the client leave, no task is left, nothing more is said.
+    """
+    server = await serve(script)
+    watcher = Watcher().watch(http_body(request_to(server), lambda head: None))
+    await asyncio.wait_for(server.arrived.wait(), 5)
+    await asyncio.sleep(0.05)
+    said = list(watcher.items)
+    watcher.dispose()
+    watcher.dispose()
+    await asyncio.wait_for(server.left.wait(), 5)
+    assert await settled() == []
+    assert (watcher.items, watcher.over.is_set()) == (said, False)
+
+
+@pytest.mark.parametrize("at", [0, 1])
+async def test_disposed_inside_on_next_nothing_more_comes(serve, at: int) -> None:
+    """
+    Also from inside the empty first item, when the body has not been read.
+    """
+    server = await serve(hold(b"data: 1\n\n"))
+    watcher = Watcher(on_next=lambda item: watcher.dispose() if len(watcher.items) == at + 1 else None)
+    watcher.watch(http_body(request_to(server), lambda head: None))
+    await asyncio.wait_for(server.left.wait(), 5)
+    assert await settled() == []
+    assert (len(watcher.items), watcher.over.is_set()) == (at + 1, False)
+
+
+async def test_disposed_behind_the_end_nothing_happens(serve) -> None:
+    """
+    Disposal is idempotent.
+    """
+    watcher, _ = await transferred(await serve(answer(*GOOD)))
+    watcher.dispose()
+    assert watcher.completed == 1
+
+
+async def test_take_one_closes_the_connection(serve) -> None:
+    """
+    RxPY's own `take` disposes like everyone else.
+    """
+    server = await serve(hold(b"data: 1\n\n"))
+    watcher = await Watcher().watch(http_body(request_to(server), lambda head: None).pipe(ops.take(1))).end()
+    await asyncio.wait_for(server.left.wait(), 5)
+    assert (watcher.items, watcher.completed) == ([b""], 1)
+
+
+async def test_ended_by_its_loop_it_says_nothing(serve) -> None:
+    """
+    A loop that shuts down cancels the task; that is no failure of the stream.
+    """
+    server = await serve(hold(b"data: 1\n\n"))
+    watcher = Watcher().watch(http_body(request_to(server), lambda head: None))
+    await asyncio.wait_for(server.arrived.wait(), 5)
+    for task in asyncio.all_tasks():
+        if task.get_name() == "rxchat request":
+            task.cancel()
+    await asyncio.wait_for(server.left.wait(), 5)
+    assert watcher.over.is_set() is False
+
+
+# --- subscribers ----------------------------------------------------------------------------------------------------------------------------------
+
+
+async def test_each_subscription_is_a_request(serve) -> None:
+    """
+    D1: cold.
+    """
+    server = await serve(in_turn([answer(b"one"), answer(b"two")]))
+    source = http_body(request_to(server), lambda head: None)
+    first, second = await Watcher().watch(source).end(), await Watcher().watch(source).end()
+    assert (b"".join(first.items), b"".join(second.items), len(server.seen)) == (b"one", b"two", 2)
+
+
+async def test_a_subscriber_that_raises_ends_the_request(serve) -> None:
+    """
+    E14: its own exception comes back to it, the connection is closed.
+    """
+
+    def fail(item: bytes) -> None:
+        raise KeyError("mine")
+
+    server = await serve(hold(b"data: 1\n\n"))
+    watcher = await Watcher(on_next=fail).watch(http_body(request_to(server), lambda head: None)).end()
+    await asyncio.wait_for(server.left.wait(), 5)
+    assert (repr(watcher.error), len(watcher.items)) == ("KeyError('mine')", 1)
+
+
+def test_without_a_loop_it_says_so() -> None:
+    """
+    D8: at once, naming what to do.
+    """
+    watcher = Watcher().watch(http_body(WireRequest("http://127.0.0.1:1", {}), lambda head: None))
+    assert isinstance(watcher.error, ConfigurationError)
+    assert "asyncio.run" in str(watcher.error)
+
+
+async def test_a_failure_nobody_listens_to_is_logged_once(serve, caplog) -> None:
+    """
+    D8: one line, and no "never retrieved" behind it.
+    """
+    server = await serve(raw(SIZED + b"hello"))
+    with caplog.at_level(logging.DEBUG):
+        http_body(request_to(server), lambda head: None).subscribe()
+        assert await settled() == [] or request_tasks()
+        await asyncio.sleep(0.05)
+    assert [record.getMessage().split(":")[0] for record in caplog.records if record.name != "aiohttp.access"] == ["a stream failed and nobody listened"]
+
+
+async def test_a_listener_that_fails_is_logged(serve, caplog) -> None:
+    """
+    What on_error itself raises has nowhere else to go.
+    """
+
+    def fail(error: Exception) -> None:
+        raise KeyError("mine")
+
+    server = await serve(raw(SIZED + b"hello"))
+    http_body(request_to(server), lambda head: None).subscribe(on_error=fail)
+    assert await settled() == []
+    assert [record.getMessage() for record in caplog.records if record.name == "rxchat"] == ["a subscriber failed at the end of its stream"]
+
+
+# --- sessions and proxies -------------------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_shared_session_keeps_its_connection(serve) -> None:
+    """
+    A body read to its end gives the connection back; one that was left is closed. The session stays open.
+    """
+    server = await serve(in_turn([answer(*GOOD), answer(*GOOD), hold(b"data: 1\n\n"), answer(*GOOD)]))
+    async with new_session(HttpSettings()) as session:
+        source = http_body(request_to(server), lambda head: None, session=session)
+        await Watcher().watch(source).end()
+        await Watcher().watch(source).end()
+        await Watcher().watch(source.pipe(ops.take(2))).end()
+        await asyncio.wait_for(server.left.wait(), 5)
+        await Watcher().watch(source).end()
+        assert session.closed is False
+    one, two, three, four = (seen.peer for seen in server.seen)
+    assert one == two == three != four
+
+
+async def test_a_closed_session_is_a_wrong_call(serve) -> None:
+    """
+    The caller's own session, closed by the caller.
+    """
+    server = await serve(answer(*GOOD))
+    session = new_session(HttpSettings())
+    await session.close()
+    watcher = await Watcher().watch(http_body(request_to(server), lambda head: None, session=session)).end()
+    assert isinstance(watcher.error, ConfigurationError)
+
+
+async def test_the_session_needs_no_closing(caplog, serve) -> None:
+    """
+    D4: no "unclosed" warning of a request that had a session of its own.
+    """
+    watcher, _ = await transferred(await serve(answer(*GOOD)))
+    del watcher
+    assert [record for record in caplog.records if record.name == "asyncio"] == []
+
+
+@pytest.mark.parametrize(
+    "url, expected",
+    [
+        ("https://api.example.com/v1", "http://proxy.example.com:3128"),
+        ("http://127.0.0.1:8080/v1", None),
+        ("http://localhost:8080/v1", None),
+        ("https://inside.example.org/v1", None),
+        ("ftp://api.example.com", None),
+    ],
+)
+def test_the_proxy_is_the_environments(monkeypatch, url: str, expected: str | None) -> None:
+    """
+    HTTPS_PROXY and NO_PROXY count; this machine is never behind a proxy.
+    """
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTP_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example.com:3128")
+    monkeypatch.setenv("NO_PROXY", "example.org")
+    assert proxy_of(url) == expected
+
+
+async def test_the_loopback_helper_closes() -> None:
+    """
+    A server stopped while a client waits ends that client's transfer.
+    """
+    async with loopback(hold(b"data: 1\n\n")) as server:
+        watcher = Watcher().watch(http_body(request_to(server), lambda head: None))
+        await asyncio.wait_for(server.arrived.wait(), 5)
+    await watcher.end()
+    assert isinstance(watcher.error, ConnectionLostError)

@@ -1,0 +1,57 @@
+"""
+Keys stay out of errors.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rxchat.client.secrets import hide, mask
+from rxchat.errors import ContentTypeError, HTTPStatusError, ProviderError, RxchatError
+
+KEY = "sk-0123456789"
+
+
+@pytest.mark.parametrize(
+    "value, expected",
+    [
+        (f"key {KEY} is wrong", "key [key] is wrong"),
+        (f"{KEY}{KEY}".encode(), b"[key][key]"),
+        ({"a": [KEY, {"b": (KEY,)}], "n": 1}, {"a": ["[key]", {"b": ("[key]",)}], "n": 1}),
+        (None, None),
+        (401, 401),
+    ],
+)
+def test_a_secret_is_masked_wherever_it_is(value: Any, expected: Any) -> None:
+    """
+    In texts, bytes, and what is made of them.
+    """
+    assert mask(value, (KEY,)) == expected
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        HTTPStatusError(f"no {KEY}", status=401, headers={"x-echo": KEY}, body=KEY.encode(), code=KEY, type=KEY, request_id=KEY),
+        ProviderError(f"no {KEY}", code=KEY, type=KEY, request_id=KEY, raw={"message": KEY}),
+        ContentTypeError(f"no {KEY}", content_type=f"text/{KEY}", body=KEY.encode()),
+    ],
+    ids=["status", "provider", "content-type"],
+)
+def test_no_field_of_an_error_holds_it(error: RxchatError) -> None:
+    """
+    All that a provider can echo a key in.
+    """
+    hide(error, (KEY,))
+    assert KEY not in f"{error!s} {error.args!r} {vars(error)!r}"
+
+
+def test_without_secrets_nothing_changes() -> None:
+    """
+    No key, nothing to do.
+    """
+    error = ProviderError("as it was", raw={"message": "as it was"})
+    hide(error, ())
+    assert (error.message, error.raw) == ("as it was", {"message": "as it was"})
