@@ -101,7 +101,7 @@ class Completion:
     text: str
     reason: str
     finish: Mapping[str, FinishReason]
-    items: str | None = None
+    items: str = ""
 
 
 _WORDS: Mapping[str, FinishReason] = {
@@ -181,12 +181,12 @@ class CompletionFamily(Family):
 
     def _finish(self, choice: int, raw: str | None, emit: Emit[ChatEvent]) -> None:
         reason = FinishReason.UNKNOWN if raw is None else self.names.finish.get(raw, FinishReason.OTHER)
-        if reason is FinishReason.CONTENT_FILTER:
-            emit(ContentFilter(str(raw), blocked=True))
         if choice:
             self.others[choice] = ChatResponse(choice=choice, finish_reason=reason, finish_reason_raw=raw)
             return
         self.host.set_finish(raw, reason)
         self.ended = True
+        if reason is FinishReason.CONTENT_FILTER:
+            emit(ContentFilter(str(raw), blocked=True))
         if reason is FinishReason.ERROR:
             raise ProviderError(f"the model ended with {raw}", code=raw, offset=self.host.offset)

@@ -92,9 +92,13 @@ class DelegateFamily(Family):
         self.frame = frame
         self.ended = False
         self.tail: list[StepEnd] = []
+        self._held: tuple[Emit[ChatEvent], Emit[ChatEvent]] | None = None
 
     def read(self, value: Fields, emit: Emit[ChatEvent]) -> None:
-        self._feed(self.frame(value, self.host.offset), emit)
+        if self.ended:
+            self.host.unknown("chunk", value, emit)
+        else:
+            self._feed(self.frame(value, self.host.offset), emit)
 
     def body(self, value: Fields, emit: Emit[ChatEvent]) -> None:
         self._feed(JsonBody({**value, "choices": _choices(value, "message")} if "choices" in value else value), emit)
@@ -115,10 +119,7 @@ class DelegateFamily(Family):
             emit(attrs.evolve(step, response=attrs.evolve(step.response, verdict=verdict_of(error))))
 
     def _feed(self, frame: Frame, emit: Emit[ChatEvent]) -> None:
-        if self.ended:
-            self.host.unknown("chunk", frame, emit)
-        else:
-            self._ended(lambda: self.parser.feed(frame, self._holding(emit)))
+        self._ended(lambda: self.parser.feed(frame, self._holding(emit)))
 
     def _ended(self, call: Callable[[], None]) -> None:
         try:
@@ -127,6 +128,14 @@ class DelegateFamily(Family):
             self.ended = True
 
     def _holding(self, emit: Emit[ChatEvent]) -> Emit[ChatEvent]:
+        """
+        `emit`, but for the ends; made once per `emit`.
+        """
+        if self._held is None or self._held[0] is not emit:
+            self._held = emit, self._holder(emit)
+        return self._held[1]
+
+    def _holder(self, emit: Emit[ChatEvent]) -> Emit[ChatEvent]:
         def held(event: ChatEvent) -> None:
             if isinstance(event, StepEnd):
                 self.tail.append(event)
