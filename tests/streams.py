@@ -20,6 +20,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from rxchat.call_keys import is_local_id
 from rxchat.errors import ConnectionLostError, Verdict
 from rxchat.events import (
     Abort,
@@ -56,7 +57,7 @@ from rxchat.events import (
     ToolResult,
     UsageUpdate,
 )
-from rxchat.normalizer import Normalizer, is_local_id
+from rxchat.normalizer import Normalizer
 from rxchat.response import ChatResponse, FinishReason, ToolCall, Usage
 from rxchat.stage import Stage
 

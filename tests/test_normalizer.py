@@ -7,6 +7,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
+from rxchat.call_keys import is_local_id
 from rxchat.errors import ConnectionLostError, Verdict
 from rxchat.events import (
     ChatEvent,
@@ -23,7 +24,7 @@ from rxchat.events import (
     ToolCallStart,
     ToolResult,
 )
-from rxchat.normalizer import Normalizer, is_local_id
+from rxchat.normalizer import Normalizer
 from rxchat.response import ChatResponse, FinishReason, ToolCall
 from tests.streams import feed_all, normalized, notes, parse_events
 
