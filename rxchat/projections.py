@@ -15,10 +15,10 @@ from typing import Any, TypeVar, overload
 from rxchat.errors import ConfigurationError, IncompleteStreamError, RxchatError
 from rxchat.events import (
     Abort,
-    ChatEvent,
     Citation,
     ContentFilter,
     ErrorEvent,
+    Event,
     MediaDone,
     MediaPartial,
     RefusalDelta,
@@ -78,21 +78,21 @@ def of_type(*classes: type[Any]) -> Operator[Any, Any]:
     return lift(lambda: _OfType(classes))
 
 
-def citations() -> Operator[ChatEvent, Citation]:
+def citations() -> Operator[Event, Citation]:
     """
     The sources of the answer, as they come.
     """
     return of_type(Citation)
 
 
-def media() -> Operator[ChatEvent, MediaPartial | MediaDone]:
+def media() -> Operator[Event, MediaPartial | MediaDone]:
     """
     Images, audio, video, files: the states on the way and the finished items.
     """
     return of_type(MediaPartial, MediaDone)
 
 
-def safety() -> Operator[ChatEvent, RefusalDelta | ContentFilter]:
+def safety() -> Operator[Event, RefusalDelta | ContentFilter]:
     """
     The model's refusals and the provider's safety decisions (contract V7).
     """
@@ -102,7 +102,7 @@ def safety() -> Operator[ChatEvent, RefusalDelta | ContentFilter]:
 # --- text -----------------------------------------------------------------------------------------------------------------------------------------
 
 
-class _Text(Stage[ChatEvent, str]):
+class _Text(Stage[Event, str]):
     """
     The text of the deltas of one class, of choice 0.
     """
@@ -110,19 +110,19 @@ class _Text(Stage[ChatEvent, str]):
     def __init__(self, kind: type[TextDelta] | type[ThinkingDelta]) -> None:
         self._kind = kind
 
-    def feed(self, item: ChatEvent, emit: Emit[str]) -> None:
+    def feed(self, item: Event, emit: Emit[str]) -> None:
         if isinstance(item, self._kind) and item.choice == 0:
             emit(item.text)
 
 
-def text_only() -> Operator[ChatEvent, str]:
+def text_only() -> Operator[Event, str]:
     """
     The pieces of the visible answer, of choice 0; joined they are `response.text`.
     """
     return lift(lambda: _Text(TextDelta))
 
 
-def thinking_only() -> Operator[ChatEvent, str]:
+def thinking_only() -> Operator[Event, str]:
     """
     The pieces of the readable reasoning, of choice 0; joined they are `response.thinking`.
     """
@@ -132,19 +132,19 @@ def thinking_only() -> Operator[ChatEvent, str]:
 # --- calls ----------------------------------------------------------------------------------------------------------------------------------------
 
 
-class _ToolCalls(Stage[ChatEvent, ToolCall]):
+class _ToolCalls(Stage[Event, ToolCall]):
     """
     The calls of each step that ended well.
     """
 
-    def feed(self, item: ChatEvent, emit: Emit[ToolCall]) -> None:
+    def feed(self, item: Event, emit: Emit[ToolCall]) -> None:
         if isinstance(item, StepEnd) and item.response.verdict is None and item.response.finish_reason.complete:
             for call in item.response.tool_calls:
                 if call.complete and not call.server_executed:
                     emit(call)
 
 
-def tool_calls() -> Operator[ChatEvent, ToolCall]:
+def tool_calls() -> Operator[Event, ToolCall]:
     """
     The calls the client is to run, of choice 0, at the end of their step (contract T1).
 
@@ -158,7 +158,7 @@ def tool_calls() -> Operator[ChatEvent, ToolCall]:
 # --- usage ----------------------------------------------------------------------------------------------------------------------------------------
 
 
-class _UsageTotal(Stage[ChatEvent, Usage]):
+class _UsageTotal(Stage[Event, Usage]):
     """
     The sum of the steps that ended and the snapshot of the one at hand (contract U).
     """
@@ -167,7 +167,7 @@ class _UsageTotal(Stage[ChatEvent, Usage]):
         self._ended: Usage | None = None
         self._snapshot: Usage | None = None
 
-    def feed(self, item: ChatEvent, emit: Emit[Usage]) -> None:
+    def feed(self, item: Event, emit: Emit[Usage]) -> None:
         if isinstance(item, UsageUpdate):
             self._snapshot = self._snapshot.merge(item.usage) if self._snapshot else item.usage
             emit(_added(self._ended, self._snapshot) or item.usage)
@@ -186,7 +186,7 @@ def _added(total: Usage | None, step: Usage | None) -> Usage | None:
     return step if total is None else total if step is None else total.add(step)
 
 
-def usage() -> Operator[ChatEvent, Usage]:
+def usage() -> Operator[Event, Usage]:
     """
     The token counts of the whole response so far: at each UsageUpdate the steps before and the snapshot of this one, at the terminal the final total.
 
@@ -198,7 +198,7 @@ def usage() -> Operator[ChatEvent, Usage]:
 # --- the answer -----------------------------------------------------------------------------------------------------------------------------------
 
 
-class _Answer(Stage[ChatEvent, ChatResponse]):
+class _Answer(Stage[Event, ChatResponse]):
     """
     The answer on the terminal, or why there is none.
     """
@@ -206,7 +206,7 @@ class _Answer(Stage[ChatEvent, ChatResponse]):
     def __init__(self) -> None:
         self._missing: RxchatError | None = _no_terminal()
 
-    def feed(self, item: ChatEvent, emit: Emit[ChatResponse]) -> None:
+    def feed(self, item: Event, emit: Emit[ChatResponse]) -> None:
         if isinstance(item, ResponseEnd | Abort):
             if item.response.verdict is None:
                 raise ConfigurationError("the terminal carries no answer: put normalize() before aggregate()")
@@ -226,7 +226,7 @@ def _no_terminal() -> IncompleteStreamError:
     return IncompleteStreamError("the events ended before a terminal: there is no answer")
 
 
-def aggregate() -> Operator[ChatEvent, ChatResponse]:
+def aggregate() -> Operator[Event, ChatResponse]:
     """
     Exactly one ChatResponse per response, when it ends by ResponseEnd or Abort; its verdict tells which, and whether it is whole.
 
