@@ -175,7 +175,7 @@ class OpenAIChatParser(Parser):
             words = (name if name != "message" else None, string(value.get("type")), string(value.get("object")))
             self.unknown(next(filter(None, words), "frame"), value, self._early(emit))
             return
-        if choices or value.get("usage") or (error is None and (string(value.get("id")) or string(value.get("model")))):
+        if choices or value.get("usage") or string(value.get("id")) or string(value.get("model")):
             self._open(value, emit)
         out = self._early(emit)
         if not _BESIDE.isdisjoint(value):
