@@ -22,6 +22,8 @@ DIALECTS: Mapping[str, str] = {
     "anthropic": "rxchat.dialects.anthropic:ANTHROPIC",
     "bedrock-converse": "rxchat.dialects.bedrock_converse:BEDROCK_CONVERSE",
     "bedrock-invoke": "rxchat.dialects.bedrock_invoke:BEDROCK_INVOKE",
+    "mistral": "rxchat.dialects.mistral:MISTRAL",
+    "ollama": "rxchat.dialects.ollama:OLLAMA",
     "openai-chat": "rxchat.dialects.openai_chat:OPENAI_CHAT",
     "openai-responses": "rxchat.dialects.openai_responses:OPENAI_RESPONSES",
 }
