@@ -4,7 +4,9 @@ Where the protocols end (contract V5, P9), found by readers of their own that kn
 
 from __future__ import annotations
 
+import base64
 import json
+import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -59,7 +61,52 @@ def _is_json(body: bytes) -> bool:
     return True
 
 
+def anthropic(body: bytes) -> bool:
+    """
+    The event message_stop, dispatched.
+    """
+    return any(json.loads(item)["type"] == "message_stop" for item in events_of(body)[0] if item.startswith(b"{"))
+
+
+def bedrock_converse(body: bytes) -> bool:
+    """
+    The event messageStop, then metadata or nothing held; in the order a stream happens to have.
+    """
+    names, held = _aws_events(body)
+    stopped = any(name == "messageStop" for name, _ in names)
+    return stopped and (not held or any(name == "metadata" for name, _ in names))
+
+
+def bedrock_invoke(body: bytes) -> bool:
+    """
+    A chunk with the family's own end, and nothing held.
+    """
+    chunks, held = _aws_events(body)
+    return not held and any(_ends_family(json.loads(base64.b64decode(json.loads(payload)["bytes"]))) for _, payload in chunks)
+
+
+def _ends_family(chunk: Mapping[str, Any]) -> bool:
+    said = {key: value for key, value in chunk.items() if value}
+    return chunk.get("type") == "message_stop" or bool({"messageStop", "completionReason", "stop_reason", "is_finished"} & said.keys())
+
+
+def _aws_events(body: bytes) -> tuple[list[tuple[str, bytes]], bool]:
+    """
+    Event types and payloads of the whole messages of an AWS event stream, and whether anything of another one is left.
+    """
+    found = []
+    while len(body) >= 16 and len(body) >= (size := struct.unpack(">I", body[:4])[0]):
+        head = body[12 : 12 + struct.unpack(">I", body[4:8])[0]]
+        name = head.partition(b":event-type\x07")[2]
+        found.append((name[2 : 2 + int.from_bytes(name[:2])].decode(), body[12 + len(head) : size - 4]))
+        body = body[size:]
+    return found, bool(body)
+
+
 # One line a dialect whose recorded bodies are cut.
 ENDS: Mapping[str, Callable[[bytes], bool]] = {
+    "anthropic": anthropic,
+    "bedrock-converse": bedrock_converse,
+    "bedrock-invoke": bedrock_invoke,
     "openai-chat": openai_chat,
 }

@@ -19,10 +19,10 @@ import attrs
 
 from rxchat.call_keys import is_local_id
 from rxchat.dialects import get_dialect
-from rxchat.errors import RxchatError, Verdict
+from rxchat.errors import FramingError, RxchatError, Verdict
 from rxchat.events import ChatEvent, ErrorEvent, MediaPartial, ServerToolResult, ServerToolStart
 from rxchat.pipeline import Head, response_stage
-from rxchat.response import COUNTERS, ChatResponse, FinishReason, ToolCall
+from rxchat.response import COUNTERS, ChatResponse, CitationPart, FinishReason, ToolCall
 from rxchat.stage import run
 
 __all__ = ["Case", "Reading", "differences", "fault_case", "fault_differences", "fault_is_here", "read", "recorded_cases", "recorded_ids", "split"]
@@ -212,7 +212,7 @@ def differences(case: Case, reading: Reading) -> list[str]:
     for name in COUNTERS:
         if (expect["usage"] or {}).get(name) is not None:
             equal(f"usage {name}", wire.get(name), expect["usage"][name])
-    equal("citations", list(dict.fromkeys(part.url for part in response.citations)), list(expect["citations"] or ()))
+    wrong += citation_differences(list(dict.fromkeys(expect["citations"] or ())), response.citations)
     equal("model", response.model, expect["model"] if not refused(case) else None)
     equal("response id", response.provider_response_id, expect["response_id"] if not refused(case) else None)
     wrong += error_differences(expect.get("error"), reading)
@@ -229,13 +229,34 @@ def call_differences(got: ToolCall, want: Json) -> Iterator[str]:
         yield f"tool name: {got.name!r}, wanted {want['name']!r}"
     if (got.id != want["id"]) if want.get("id") else not is_local_id(got.id):
         yield f"tool id: {got.id!r}, wanted {want.get('id')!r}"
-    arguments = want["arguments"]
+    arguments = _parsed(want["arguments"])
     if isinstance(arguments, str) and arguments:
         right = got.arguments is None and got.arguments_text == arguments
     else:
         right = got.arguments == (arguments or {}) or (not arguments and not got.arguments_text)
     if not right:
         yield f"tool arguments: {got.arguments!r:.100} of {got.arguments_text!r:.100}, wanted {arguments!r:.100}"
+
+
+def _parsed(arguments: Any) -> Any:
+    """
+    Arguments as they run; what is no JSON object stays text.
+    """
+    try:
+        value = json.loads(arguments) if isinstance(arguments, str) and arguments else arguments
+    except ValueError:
+        return arguments
+    return value if isinstance(value, dict) or not isinstance(arguments, str) else arguments
+
+
+def citation_differences(wanted: list[str], citations: Sequence[CitationPart]) -> Iterator[str]:
+    """
+    Some folders list the distinct URLs, some what else names a source that has none.
+    """
+    urls = list(dict.fromkeys(part.url for part in citations if part.url))
+    names = list(dict.fromkeys(part.url or part.title or part.quoted for part in citations))
+    if wanted not in (urls, names):
+        yield f"citations: {names!r:.200}, wanted {wanted!r:.200}"
 
 
 def error_differences(want: Json | None, reading: Reading) -> Iterator[str]:
@@ -251,8 +272,9 @@ def error_differences(want: Json | None, reading: Reading) -> Iterator[str]:
     if message and (message not in error.message if want.get("message_contains") else message != error.message):
         yield f"error message: {error.message!r}, wanted {message!r}"
     for name in ("code", "type", "status"):
-        if name in want and (want[name] is not None or error.verdict is Verdict.PROVIDER_ERROR) and getattr(error, name) != want[name]:
-            yield f"error {name}: {getattr(error, name)!r}, wanted {want[name]!r}"
+        found = error.kind.replace("_", "-") if name == "code" and isinstance(error, FramingError) else getattr(error, name)
+        if name in want and (want[name] is not None or error.verdict is Verdict.PROVIDER_ERROR) and found != want[name]:
+            yield f"error {name}: {found!r}, wanted {want[name]!r}"
 
 
 def beside_differences(expect: Json, reading: Reading) -> Iterator[str]:
