@@ -118,10 +118,11 @@ class ToolCalls:
         return call
 
     def _say(self, call: _Call, call_id: str, name: str, text: str, extra: Mapping[str, Any] | None, emit: Emit[ChatEvent]) -> None:
-        told = (call.id, call.name)
+        before = (call.id, call.name)
         call.id, call.name = call.id or call_id, call.name or name
-        if not call.told or told != (call.id, call.name):
-            # A late id or name too: a START repeated is how the call is told its own.
+        # A late id or name is told by a START repeated, where that one can be known by; else by the next fragment, or the END.
+        late = before != (call.id, call.name) and (call.index is not None or before[0])
+        if late or not call.told:
             call.told = True
             emit(ToolCallStart(call.id, call.name, call.index, self._choice, call.kind))
         if extra:

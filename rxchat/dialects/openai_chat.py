@@ -129,6 +129,8 @@ class OpenAIChatParser(Parser):
                 and not choice.get("logprobs")
                 and _LOUD.isdisjoint(value)
                 and _LOUD_CHOICE.isdisjoint(choice)
+                and (self.response_id or not value.get("id"))
+                and (self.model or not value.get("model"))
                 and event.event == "message"
             ):
                 emit(TextDelta(text, None, None, state.index))
