@@ -22,6 +22,8 @@ DIALECTS: Mapping[str, str] = {
     "anthropic": "rxchat.dialects.anthropic:ANTHROPIC",
     "bedrock-converse": "rxchat.dialects.bedrock_converse:BEDROCK_CONVERSE",
     "bedrock-invoke": "rxchat.dialects.bedrock_invoke:BEDROCK_INVOKE",
+    "cohere": "rxchat.dialects.cohere:COHERE",
+    "cohere-v1": "rxchat.dialects.cohere:COHERE_V1",
     "mistral": "rxchat.dialects.mistral:MISTRAL",
     "ollama": "rxchat.dialects.ollama:OLLAMA",
     "openai-chat": "rxchat.dialects.openai_chat:OPENAI_CHAT",
