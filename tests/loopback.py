@@ -103,7 +103,9 @@ class Loopback:
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         peer = request.transport.get_extra_info("peername")[1] if request.transport else 0
-        self.seen.append(Seen(request.method, request.path, {name.lower(): value for name, value in request.headers.items()}, await request.read(), peer))
+        self.seen.append(
+            Seen(request.method, request.path, {name.lower(): value for name, value in request.headers.items()}, await request.read(), peer)
+        )
         self.arrived.set()
         try:
             return await self.script(request)

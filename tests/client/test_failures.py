@@ -41,8 +41,16 @@ CASES: list[tuple[Exception, type[RxchatError], str]] = [
         ConnectError,
         "there is no host api.example.com:8443, or no network: Name or service not known",
     ),
-    (aiohttp.ClientConnectorSSLError(KEY, OSError(1, "wrong version number")), ConnectError, "cannot connect to api.example.com:8443: wrong version number"),
-    (aiohttp.ClientConnectorError(KEY, OSError(111, "Connection refused")), ConnectError, "cannot connect to api.example.com:8443: Connection refused"),
+    (
+        aiohttp.ClientConnectorSSLError(KEY, OSError(1, "wrong version number")),
+        ConnectError,
+        "cannot connect to api.example.com:8443: wrong version number",
+    ),
+    (
+        aiohttp.ClientConnectorError(KEY, OSError(111, "Connection refused")),
+        ConnectError,
+        "cannot connect to api.example.com:8443: Connection refused",
+    ),
     (
         aiohttp.ClientHttpProxyError(INFO, (), status=407, message="Proxy Authentication Required"),
         ConnectError,
@@ -57,7 +65,11 @@ CASES: list[tuple[Exception, type[RxchatError], str]] = [
     ),
     (aiohttp.ClientPayloadError("bad"), ConnectionLostError, "api.example.com:8443 broke the transfer off before its end"),
     (aiohttp.ServerDisconnectedError(), ConnectionLostError, "api.example.com:8443 closed the connection without an answer"),
-    (aiohttp.ClientResponseError(INFO, (), status=400, message="Bad status line"), FramingError, "api.example.com:8443 does not speak HTTP: Bad status line"),
+    (
+        aiohttp.ClientResponseError(INFO, (), status=400, message="Bad status line"),
+        FramingError,
+        "api.example.com:8443 does not speak HTTP: Bad status line",
+    ),
     (
         aiohttp.ClientOSError(104, "Connection reset by peer"),
         ConnectionLostError,

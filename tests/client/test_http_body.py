@@ -7,39 +7,23 @@ from __future__ import annotations
 import asyncio
 import gzip
 import logging
-from collections.abc import AsyncIterator, Callable
 
 import pytest
 from aiohttp import web
 from reactivex import operators as ops
+from reactivex.scheduler.eventloop import AsyncIOScheduler
 
 from rxchat.client.http_body import HttpSettings, http_body, new_session, proxy_of
+from rxchat.demand import Valve, ValveScheduler
 from rxchat.errors import ConfigurationError, ConnectError, ConnectionLostError, FramingError, ReadTimeout, RxchatError
 from rxchat.outgoing.common import WireRequest
 from rxchat.pipeline import Head
-from tests.client.watching import Watcher, request_tasks, settled
+from tests.client.watching import Serve, Watcher, request_tasks, settled
 from tests.loopback import GOOD, Loopback, Script, answer, hold, in_turn, loopback, raw
 
 CHUNKED = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 SIZED = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 100\r\n\r\n"
 BARE = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
-
-
-@pytest.fixture
-async def serve() -> AsyncIterator[Callable[[Script], object]]:
-    """
-    Start servers; all are stopped at the end, and no task of the client may be left then.
-    """
-    servers: list[Loopback] = []
-
-    async def start(script: Script) -> Loopback:
-        servers.append(await Loopback(script).start())
-        return servers[-1]
-
-    yield start
-    assert await settled() == []
-    for server in servers:
-        await server.aclose()
 
 
 def request_to(server: Loopback) -> WireRequest:
@@ -58,20 +42,27 @@ async def transferred(server: Loopback, **settings: object) -> tuple[Watcher, li
     return await Watcher().watch(source).end(), heads
 
 
-async def test_a_body_arrives_whole_behind_an_empty_item(serve) -> None:
+async def test_a_body_arrives_whole_behind_an_empty_item(serve: Serve) -> None:
     """
     The head is known first, the empty item lets it be judged, then come the bytes, then the end.
     """
     server = await serve(answer(*GOOD, headers={"x-request-id": "r-1"}))
     watcher, heads = await transferred(server)
     assert (watcher.items[0], b"".join(watcher.items), watcher.completed, watcher.error) == (b"", b"".join(GOOD), 1, None)
-    assert [(head.status, head.content_type, head.clean_eof, head.headers["x-request-id"]) for head in heads] == [(200, "text/event-stream", True, "r-1")]
+    assert [(head.status, head.content_type, head.clean_eof, head.headers["x-request-id"]) for head in heads] == [
+        (200, "text/event-stream", True, "r-1")
+    ]
     seen = server.seen[0]
-    assert (seen.method, seen.path, seen.body, seen.headers["authorization"]) == ("POST", "/v1/chat/completions", b'{"model":"m"}', "Bearer sk-secret")
+    assert (seen.method, seen.path, seen.body, seen.headers["authorization"]) == (
+        "POST",
+        "/v1/chat/completions",
+        b'{"model":"m"}',
+        "Bearer sk-secret",
+    )
 
 
 @pytest.mark.parametrize("size", [1, 7, 64])
-async def test_a_read_is_never_larger_than_its_cap(serve, size: int) -> None:
+async def test_a_read_is_never_larger_than_its_cap(serve: Serve, size: int) -> None:
     """
     `read_size` caps every read, and nothing is lost by it.
     """
@@ -89,7 +80,7 @@ async def test_a_read_is_never_larger_than_its_cap(serve, size: int) -> None:
     ],
     ids=["chunked", "content-length", "close-delimited"],
 )
-async def test_only_an_announced_end_is_clean(serve, wire: bytes, clean: bool) -> None:
+async def test_only_an_announced_end_is_clean(serve: Serve, wire: bytes, clean: bool) -> None:
     """
     V5: the end of a body proves something only if the transfer announces it.
     """
@@ -112,7 +103,7 @@ async def test_only_an_announced_end_is_clean(serve, wire: bytes, clean: bool) -
     ],
     ids=["no-last-chunk", "cut-chunk", "short", "reset", "reset-before-headers", "cut-headers", "not-http", "bad-chunk", "bad-gzip"],
 )
-async def test_a_broken_transfer_is_an_error_of_ours(serve, script: Script, kind: type[RxchatError]) -> None:
+async def test_a_broken_transfer_is_an_error_of_ours(serve: Serve, script: Script, kind: type[RxchatError]) -> None:
     """
     A transfer that breaks is never an end, and its error shows neither key nor headers.
     """
@@ -122,7 +113,7 @@ async def test_a_broken_transfer_is_an_error_of_ours(serve, script: Script, kind
     assert "sk-secret" not in shown
 
 
-async def test_what_came_before_a_break_is_delivered(serve) -> None:
+async def test_what_came_before_a_break_is_delivered(serve: Serve) -> None:
     """
     E10, for bytes.
     """
@@ -130,7 +121,7 @@ async def test_what_came_before_a_break_is_delivered(serve) -> None:
     assert b"".join(watcher.items) == b"hello"
 
 
-async def test_nobody_there_is_a_connect_error(serve) -> None:
+async def test_nobody_there_is_a_connect_error(serve: Serve) -> None:
     """
     A port where nobody listens.
     """
@@ -141,7 +132,7 @@ async def test_nobody_there_is_a_connect_error(serve) -> None:
     assert str(watcher.error).startswith("cannot connect to 127.0.0.1:")
 
 
-async def test_silence_behind_the_headers_is_a_read_timeout(serve) -> None:
+async def test_silence_behind_the_headers_is_a_read_timeout(serve: Serve) -> None:
     """
     The idle budget runs out; the connection is closed.
     """
@@ -151,7 +142,7 @@ async def test_silence_behind_the_headers_is_a_read_timeout(serve) -> None:
     await asyncio.wait_for(server.left.wait(), 5)
 
 
-async def test_no_read_timeout_while_bytes_come(serve) -> None:
+async def test_no_read_timeout_while_bytes_come(serve: Serve) -> None:
     """
     The budget is one of silence, not of the whole.
     """
@@ -168,7 +159,7 @@ async def test_no_read_timeout_while_bytes_come(serve) -> None:
     assert (watcher.error, b"".join(watcher.items)) == (None, b": life\n\n" * 6)
 
 
-async def test_a_redirect_is_not_followed(serve) -> None:
+async def test_a_redirect_is_not_followed(serve: Serve) -> None:
     """
     Key and conversation go to the host that was named, and to no other.
     """
@@ -178,7 +169,7 @@ async def test_a_redirect_is_not_followed(serve) -> None:
     assert ([head.status for head in heads], other.seen) == ([307], [])
 
 
-async def test_compression_is_undone(serve) -> None:
+async def test_compression_is_undone(serve: Serve) -> None:
     """
     Bytes are those behind the decompression.
     """
@@ -190,7 +181,7 @@ async def test_compression_is_undone(serve) -> None:
 # --- disposal -------------------------------------------------------------------------------------------------------------------------------------
 
 
-async def test_disposed_before_the_first_turn_nothing_is_sent(serve) -> None:
+async def test_disposed_before_the_first_turn_nothing_is_sent(serve: Serve) -> None:
     """
     E8: disposal at once.
     """
@@ -202,7 +193,7 @@ async def test_disposed_before_the_first_turn_nothing_is_sent(serve) -> None:
 
 
 @pytest.mark.parametrize("script", [hold(headers=False), hold(), hold(b"data: 1\n\n")], ids=["before-headers", "before-body", "in-body"])
-async def test_disposed_while_it_waits_the_connection_is_closed(serve, script: Script) -> None:
+async def test_disposed_while_it_waits_the_connection_is_closed(serve: Serve, script: Script) -> None:
     """
     E8, D4: at whatever stage, the server sees the client leave, no task is left, nothing more is said.
     """
@@ -219,7 +210,7 @@ async def test_disposed_while_it_waits_the_connection_is_closed(serve, script: S
 
 
 @pytest.mark.parametrize("at", [0, 1])
-async def test_disposed_inside_on_next_nothing_more_comes(serve, at: int) -> None:
+async def test_disposed_inside_on_next_nothing_more_comes(serve: Serve, at: int) -> None:
     """
     Also from inside the empty first item, when the body has not been read.
     """
@@ -231,7 +222,7 @@ async def test_disposed_inside_on_next_nothing_more_comes(serve, at: int) -> Non
     assert (len(watcher.items), watcher.over.is_set()) == (at + 1, False)
 
 
-async def test_disposed_behind_the_end_nothing_happens(serve) -> None:
+async def test_disposed_behind_the_end_nothing_happens(serve: Serve) -> None:
     """
     Disposal is idempotent.
     """
@@ -240,7 +231,7 @@ async def test_disposed_behind_the_end_nothing_happens(serve) -> None:
     assert watcher.completed == 1
 
 
-async def test_take_one_closes_the_connection(serve) -> None:
+async def test_take_one_closes_the_connection(serve: Serve) -> None:
     """
     RxPY's own `take` disposes like everyone else.
     """
@@ -250,7 +241,7 @@ async def test_take_one_closes_the_connection(serve) -> None:
     assert (watcher.items, watcher.completed) == ([b""], 1)
 
 
-async def test_ended_by_its_loop_it_says_nothing(serve) -> None:
+async def test_ended_by_its_loop_it_says_nothing(serve: Serve) -> None:
     """
     A loop that shuts down cancels the task; that is no failure of the stream.
     """
@@ -267,7 +258,7 @@ async def test_ended_by_its_loop_it_says_nothing(serve) -> None:
 # --- subscribers ----------------------------------------------------------------------------------------------------------------------------------
 
 
-async def test_each_subscription_is_a_request(serve) -> None:
+async def test_each_subscription_is_a_request(serve: Serve) -> None:
     """
     D1: cold.
     """
@@ -277,7 +268,7 @@ async def test_each_subscription_is_a_request(serve) -> None:
     assert (b"".join(first.items), b"".join(second.items), len(server.seen)) == (b"one", b"two", 2)
 
 
-async def test_a_subscriber_that_raises_ends_the_request(serve) -> None:
+async def test_a_subscriber_that_raises_ends_the_request(serve: Serve) -> None:
     """
     E14: its own exception comes back to it, the connection is closed.
     """
@@ -300,7 +291,7 @@ def test_without_a_loop_it_says_so() -> None:
     assert "asyncio.run" in str(watcher.error)
 
 
-async def test_a_failure_nobody_listens_to_is_logged_once(serve, caplog) -> None:
+async def test_a_failure_nobody_listens_to_is_logged_once(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     """
     D8: one line, and no "never retrieved" behind it.
     """
@@ -309,10 +300,12 @@ async def test_a_failure_nobody_listens_to_is_logged_once(serve, caplog) -> None
         http_body(request_to(server), lambda head: None).subscribe()
         assert await settled() == [] or request_tasks()
         await asyncio.sleep(0.05)
-    assert [record.getMessage().split(":")[0] for record in caplog.records if record.name != "aiohttp.access"] == ["a stream failed and nobody listened"]
+    assert [record.getMessage().split(":")[0] for record in caplog.records if record.name != "aiohttp.access"] == [
+        "a stream failed and nobody listened"
+    ]
 
 
-async def test_a_listener_that_fails_is_logged(serve, caplog) -> None:
+async def test_a_listener_that_fails_is_logged(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     """
     What on_error itself raises has nowhere else to go.
     """
@@ -326,10 +319,30 @@ async def test_a_listener_that_fails_is_logged(serve, caplog) -> None:
     assert [record.getMessage() for record in caplog.records if record.name == "rxchat"] == ["a subscriber failed at the end of its stream"]
 
 
+async def test_a_held_valve_stops_the_reading(serve: Serve) -> None:
+    """
+    D3: while somebody downstream has too much waiting nothing is read; then it goes on, and nothing is lost.
+    """
+    pieces = [b"%4d" % k for k in range(200)]
+    server = await serve(answer(*pieces))
+    valve = Valve()
+    watcher = Watcher(on_next=lambda item: valve.hold() if item and not valve.held and len(watcher.items) == 2 else None)
+    scheduler = ValveScheduler(AsyncIOScheduler(asyncio.get_running_loop()), valve)
+    source = http_body(request_to(server), lambda head: None, settings=HttpSettings(read_size=4, read_timeout=0.05))
+    watcher.watch(source.pipe(ops.map(bytes)), scheduler)
+    while not valve.held:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.2)
+    assert watcher.items == [b"", pieces[0]]
+    valve.release()
+    await watcher.end()
+    assert (watcher.error, b"".join(watcher.items)) == (None, b"".join(pieces))
+
+
 # --- sessions and proxies -------------------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_shared_session_keeps_its_connection(serve) -> None:
+async def test_a_shared_session_keeps_its_connection(serve: Serve) -> None:
     """
     A body read to its end gives the connection back; one that was left is closed. The session stays open.
     """
@@ -346,7 +359,7 @@ async def test_a_shared_session_keeps_its_connection(serve) -> None:
     assert one == two == three != four
 
 
-async def test_a_closed_session_is_a_wrong_call(serve) -> None:
+async def test_a_closed_session_is_a_wrong_call(serve: Serve) -> None:
     """
     The caller's own session, closed by the caller.
     """
@@ -357,7 +370,7 @@ async def test_a_closed_session_is_a_wrong_call(serve) -> None:
     assert isinstance(watcher.error, ConfigurationError)
 
 
-async def test_the_session_needs_no_closing(caplog, serve) -> None:
+async def test_the_session_needs_no_closing(caplog: pytest.LogCaptureFixture, serve: Serve) -> None:
     """
     D4: no "unclosed" warning of a request that had a session of its own.
     """
@@ -376,7 +389,7 @@ async def test_the_session_needs_no_closing(caplog, serve) -> None:
         ("ftp://api.example.com", None),
     ],
 )
-def test_the_proxy_is_the_environments(monkeypatch, url: str, expected: str | None) -> None:
+def test_the_proxy_is_the_environments(monkeypatch: pytest.MonkeyPatch, url: str, expected: str | None) -> None:
     """
     HTTPS_PROXY and NO_PROXY count; this machine is never behind a proxy.
     """

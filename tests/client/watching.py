@@ -5,13 +5,19 @@ A subscriber that writes down what it is told, and what is left of the client wh
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import attrs
 from reactivex import Observable, abc
 
-__all__ = ["Watcher", "request_tasks", "settled"]
+from tests.loopback import Loopback, Script
+
+__all__ = ["Serve", "Watcher", "request_tasks", "settled"]
+
+
+# Starts a server with that script; it is stopped behind the test.
+Serve = Callable[[Script], Awaitable[Loopback]]
 
 
 @attrs.define(eq=False)
@@ -28,11 +34,11 @@ class Watcher:
     subscription: abc.DisposableBase | None = None
     on_next: Callable[[Any], None] | None = None
 
-    def watch(self, source: Observable[Any]) -> Watcher:
+    def watch(self, source: Observable[Any], scheduler: abc.SchedulerBase | None = None) -> Watcher:
         """
         Subscribe.
         """
-        self.subscription = source.subscribe(self._next, self._error, self._completed)
+        self.subscription = source.subscribe(self._next, self._error, self._completed, scheduler=scheduler)
         return self
 
     def dispose(self) -> None:
