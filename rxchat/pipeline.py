@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -24,9 +24,11 @@ from rxchat.events import Abort, ChatEvent, ErrorEvent, Event, ResponseStart
 from rxchat.framing import framer_for
 from rxchat.limits import Limits
 from rxchat.normalizer import Normalizer
-from rxchat.operators import Operator, lift
 from rxchat.refusals import RefusedBody, refuse
 from rxchat.stage import Chain, Emit, Stage
+
+if TYPE_CHECKING:
+    from rxchat.operators import Operator
 
 __all__ = ["Envelope", "Head", "chat_events", "response_stage"]
 
@@ -247,6 +249,9 @@ def chat_events(
     Each subscription is a response of its own (E12), with a response id of its own unless one is given. The arguments are those of `response_stage`;
     ConfigurationError at once for an unknown dialect, option or profile.
     """
+
+    # Whoever only runs the stage need not wait for RxPY.
+    from rxchat.operators import lift
 
     def stage() -> Envelope:
         return response_stage(

@@ -7,7 +7,6 @@ because it is imported in 45 ms where cyclopts takes 120 (Python alone: 18), and
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -28,7 +27,6 @@ COMMANDS = {
 }
 USAGE = 2
 INTERRUPTED = 130
-BROKEN_PIPE = 141
 
 
 class LazyGroup(click.Group):
@@ -67,7 +65,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     _utf8(sys.stdout)
     try:
         code = app.main(list(argv) if argv is not None else None, prog_name="rxchat", standalone_mode=False)
-        sys.stdout.flush()
         return int(code or 0)
     except click.ClickException as error:
         error.show()
@@ -78,10 +75,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         print("rxchat: cancelled", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read us has left; nothing may be written at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
 
 
 def _utf8(stream: object) -> None:
