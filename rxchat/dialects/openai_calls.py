@@ -134,7 +134,9 @@ class ToolCalls:
         """
         The provider ended every call that is open.
         """
-        for call in self._calls:
+        # A call the wire gave neither id nor index is only known as the newest one open.
+        nameless = any(not call.id and call.index is None for call in self._calls)
+        for call in reversed(self._calls) if nameless else self._calls:
             self._end(call, emit)
 
     def _end(self, call: _Call, emit: Emit[ChatEvent]) -> None:

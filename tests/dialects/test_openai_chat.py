@@ -513,6 +513,10 @@ CALLS: dict[str, tuple[tuple[Wire, ...], list[tuple[str, str, str]]]] = {
     "a late name": ((calls(call("{", index=0, id="a")), calls(call("}", index=0, name="f"))), [("a", "f", "{}")]),
     "no id": ((calls(call("{}", index=0, name="f")),), [("rxcall-0-0-0", "f", "{}")]),
     "neither id nor index": ((calls(call("{}", name="f")), calls(call("{}", name="f"))), [("rxcall-0-0-0", "f", "{}"), ("rxcall-0-0-1", "f", "{}")]),
+    "a nameless one between": (
+        (calls(call("{}", id="a", name="f"), call("{}", name="g"), call("{}", index=5, id="b", name="h")),),
+        [("a", "f", "{}"), ("rxcall-0-0-1", "g", "{}"), ("b", "h", "{}")],
+    ),
     "arguments null and absent": (
         (calls(call(index=0, id="a", name="f")), calls(call(index=0) | {"function": {"arguments": None}}), calls(call("{}", index=0))),
         [("a", "f", "{}")],
