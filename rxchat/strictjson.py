@@ -191,11 +191,15 @@ def _read_message(raw: bytes, message: str) -> tuple[str, int]:
 
 
 def _message(raw: bytes) -> str:
+    """
+    How the reader refuses this.
+    """
+    message = ""
     try:
         _from_json(raw, allow_inf_nan=False, catch_duplicate_keys=True)
     except ValueError as error:
-        return str(error)
-    return "EOF"
+        message = str(error)
+    return message
 
 
 def _not_utf8(raw: bytes) -> int | None:

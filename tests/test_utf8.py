@@ -24,7 +24,7 @@ def taken(reads: list[bytes]) -> tuple[bytes, int | None]:
         if fault is not None:
             return valid, fault.offset
     end = utf8.finish()
-    return valid, end and end.offset
+    return valid, None if end is None else end.offset
 
 
 @pytest.mark.parametrize(

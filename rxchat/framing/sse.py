@@ -16,7 +16,7 @@ Choices where the standard is silent:
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from rxchat.errors import LimitExceeded
 from rxchat.framing.base import TextFramer
@@ -30,8 +30,26 @@ SseFrame: TypeAlias = SseEvent | StrayText | Undispatched
 
 _LF, _CR = 10, 13
 
-# How the events begin that providers send; more than one space would be data.
+
+class _Shape(NamedTuple):
+    """
+    How providers write events: an opener, what is in it, a blank line. `inner` is what stands between an event's name and its data.
+    """
+
+    opener: bytes
+    inner: bytes
+    blank: bytes
+    separator: bytes  # blank line and opener: long separators are found by leaps
+
+    @classmethod
+    def of(cls, opener: bytes, inner: bytes, line_end: bytes) -> _Shape:
+        return cls(opener, line_end + inner if inner else b"", line_end * 2, line_end * 2 + opener)
+
+
 _OPENERS = (b"data: ", b"event: ")
+
+# By whether the read has CRs and whether events have names.
+_SHAPES = tuple((_Shape.of(b"data: ", b"", line_end), _Shape.of(b"event: ", b"data: ", line_end)) for line_end in (b"\n", b"\r\n"))
 
 # From this size on an unfinished line is not copied together with the read that ends it.
 _LONG = 32 * 1024
@@ -51,7 +69,7 @@ class SseFramer(TextFramer[SseFrame]):
         self._line_limit, self._event_limit = self._limits.line, self._limits.event
         # In fewer bytes than this no limit can be passed.
         self._harmless = min(self._line_limit, self._event_limit)
-        self._opener = _OPENERS[0]  # the last one met
+        self._named = False  # whether the last usual event had a name
         self._skip_lf = False
         self._line: bytes | bytearray = b""  # the unfinished one
         # The event being collected.
@@ -82,66 +100,66 @@ class SseFramer(TextFramer[SseFrame]):
             self._skip_lf = False
             if data[0] == _LF:
                 data = data[1:]
-        pos = self._blocks(data, has_cr, emit) if len(data) <= self._harmless else 0
-        if pos < len(data):
-            pos = self._lines(data, pos, len(data), emit)
-            if pos < len(data):
-                self._keep(data[pos:], emit)
+        if len(data) <= self._harmless:
+            data = data[self._blocks(data, has_cr, emit) :]
+        if has_cr or _LF in data:
+            data = data[self._lines(data, 0, len(data), emit) :]
+        if data:
+            self._keep(data, emit)
 
     def _blocks(self, data: bytes, has_cr: bool, emit: Emit[SseFrame]) -> int:
         """
         The fast way: cut the read at each blank line behind which an event of the usual shape begins. Gives where the rest begins.
         """
-        opener, usual = self._opener, False
+        shape = _SHAPES[has_cr][self._named]
+        usual = False
         if self._start is None and not self._stray:
-            usual = data.startswith(opener)
+            usual = data.startswith(shape.opener)
             if not usual and data.startswith(_OPENERS):
-                opener = self._opener = _OPENERS[opener == _OPENERS[0]]
                 usual = True
-        line_end = b"\r\n" if has_cr else b"\n"
-        blank = line_end + line_end
-        pieces = data.split(blank + opener)
-        begin = self._at - len(data)
+                self._named = not self._named
+                shape = _SHAPES[has_cr][self._named]
+        pieces = data.split(shape.separator)
+        begin = 0
         if usual:
-            pieces[0] = pieces[0][len(opener) :]
+            pieces[0] = pieces[0][len(shape.opener) :]
         elif len(pieces) == 1:
             return 0
         else:
-            stop = len(pieces.pop(0)) + len(blank)
-            self._lines(data, 0, stop, emit)
-            begin += stop
+            begin = len(pieces.pop(0)) + len(shape.blank)
+            self._lines(data, 0, begin, emit)
         last = pieces.pop()
-        if last.endswith(blank):
-            pieces.append(last[: -len(blank)])
-        return self._pieces(pieces, data, begin, opener, line_end, emit)
+        if last.endswith(shape.blank):
+            pieces.append(last[: -len(shape.blank)])
+        return self._pieces(pieces, data, begin, shape, emit) if pieces else begin
 
-    def _pieces(self, pieces: list[bytes], data: bytes, begin: int, opener: bytes, line_end: bytes, emit: Emit[SseFrame]) -> int:
+    def _pieces(self, pieces: list[bytes], data: bytes, begin: int, shape: _Shape, emit: Emit[SseFrame]) -> int:
         """
-        The events between `opener` and blank line; those that are not of the usual shape line by line. `begin` is where the first one begins.
+        The events between openers and blank lines; those that are not of the usual shape line by line. `begin` is where in `data` the first one begins.
         """
-        has_cr = len(line_end) == 2
-        inner = line_end + b"data: " if opener == b"event: " else None
-        opening, width = len(opener), 2 * len(line_end)
+        opener, inner, blank, _ = shape
+        opening, width = len(opener), len(blank)
+        has_cr = width == 4
         base = self._at - len(data)
         clean, last_id, retry = self._start is None and not self._stray, self.last_event_id, self.retry
-        for piece in pieces:
-            name, raw, at = "message", piece, begin + opening
-            end = at + len(piece) + width
-            if inner is not None:
-                head, _, raw = piece.partition(inner)
-                at += len(piece) - len(raw)
+        for raw in pieces:
+            name, at = "message", begin + opening
+            end = at + len(raw) + width
+            if inner:
+                head, _, raw = raw.partition(inner)
+                at = end - width - len(raw)
                 if not raw or _LF in head or (has_cr and _CR in head):
-                    raw = line_end
-                else:
-                    name = head.decode() or name
+                    raw = b"\n"
+                elif head:
+                    name = head.decode()
             if clean and _LF not in raw and not (has_cr and _CR in raw):
                 # The blank line's CR is the end already.
-                emit(SseEvent(raw, name, last_id, retry, begin, end - has_cr, at))
+                emit(SseEvent(raw, name, last_id, retry, base + begin, base + end - has_cr, base + at))
             else:
-                self._lines(data, begin - base, end - base, emit)
+                self._lines(data, begin, end, emit)
                 clean, last_id, retry = self._start is None and not self._stray, self.last_event_id, self.retry
             begin = end
-        return begin - base
+        return begin
 
     def _lines(self, data: bytes, pos: int, stop: int, emit: Emit[SseFrame]) -> int:
         """
