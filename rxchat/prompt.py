@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import mimetypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -184,6 +184,10 @@ def _media(kind: str, source: str | bytes | Path, mime: str | None) -> MediaPart
 # --- tools and options ----------------------------------------------------------------------------------------------------------------------------
 
 
+def _no_parameters() -> dict[str, Any]:
+    return {"type": "object", "properties": {}}
+
+
 @attrs.frozen
 class ToolSpec:
     """
@@ -192,7 +196,7 @@ class ToolSpec:
 
     name: str
     description: str = ""
-    parameters: Mapping[str, Any] = attrs.field(factory=lambda: {"type": "object", "properties": {}})
+    parameters: Mapping[str, Any] = attrs.field(factory=_no_parameters)
     strict: bool | None = None
     kind: str = "function"
 
@@ -209,6 +213,10 @@ class JsonSchema:
     strict: bool | None = None
 
 
+def _words(value: str | Iterable[str] | None) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value or ())
+
+
 @attrs.frozen(kw_only=True)
 class RequestOptions:
     """
@@ -223,7 +231,7 @@ class RequestOptions:
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
-    stop: tuple[str, ...] = attrs.field(default=(), converter=lambda value: (value,) if isinstance(value, str) else tuple(value or ()))
+    stop: tuple[str, ...] = attrs.field(default=(), converter=_words)
     seed: int | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None

@@ -30,7 +30,7 @@ def tool_spec(function: Callable[..., Any], *, name: str | None = None, descript
     about = {param: text for pair in _PARAM.findall(docs) for param, text in [(pair[0] or pair[2], pair[1] or pair[3])]}
     fields = [_field(label, param, hint, about.get(param.name)) for param, hint in _parameters(function, label)]
     try:
-        schemas, components = msgspec.json.schema_components([msgspec.defstruct(label, fields, kw_only=True)], ref_template="#/$defs/{name}")
+        _, components = msgspec.json.schema_components([msgspec.defstruct(label, fields, kw_only=True)], ref_template="#/$defs/{name}")
     except TypeError as error:
         raise ConfigurationError(f"tool {label}: {error}") from error
     schema = dict(components.pop(label))

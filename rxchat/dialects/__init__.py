@@ -24,6 +24,7 @@ DIALECTS: Mapping[str, str] = {
     "bedrock-invoke": "rxchat.dialects.bedrock_invoke:BEDROCK_INVOKE",
     "cohere": "rxchat.dialects.cohere:COHERE",
     "cohere-v1": "rxchat.dialects.cohere:COHERE_V1",
+    "dashscope": "rxchat.dialects.dashscope:DASHSCOPE",
     "mistral": "rxchat.dialects.mistral:MISTRAL",
     "ollama": "rxchat.dialects.ollama:OLLAMA",
     "openai-chat": "rxchat.dialects.openai_chat:OPENAI_CHAT",

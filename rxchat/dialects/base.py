@@ -148,11 +148,12 @@ class Parser(Stage[Frame, ChatEvent]):
         self.offset = 0  # of the frame at hand, for errors
         self.response_id: str | None = None
         self.model: str | None = None
-        self._frames = 0
-        self._output = 0
-        self._arguments: dict[Any, int] = {}
-        self._emit: Emit[ChatEvent] | None = None
-        self._out: Emit[ChatEvent] = _nobody
+        # Mangled names: a dialect's own attributes cannot collide with them.
+        self.__frames = 0
+        self.__output = 0
+        self.__arguments: dict[Any, int] = {}
+        self.__emit: Emit[ChatEvent] | None = None
+        self.__out: Emit[ChatEvent] = _nobody
 
     # What a dialect fills in -----------------------------------------------------------------------------------------------------------------
 
@@ -233,7 +234,7 @@ class Parser(Stage[Frame, ChatEvent]):
             self.step += 1
             self.finish = self.finish_raw = self.response_id = self.model = None
             self.unknown_names, self.after_finish, self.metadata = {}, 0, {}
-            self._arguments.clear()
+            self.__arguments.clear()
 
     def end_response(self, emit: Emit[ChatEvent]) -> NoReturn:
         """
@@ -291,19 +292,24 @@ class Parser(Stage[Frame, ChatEvent]):
     # The stage -------------------------------------------------------------------------------------------------------------------------------
 
     def feed(self, frame: Frame, emit: Emit[ChatEvent]) -> None:
-        if emit is not self._emit:
-            self._emit, self._out = emit, self._counting(emit)
-        self._frames += 1
+        if emit is not self.__emit:
+            self.__emit, self.__out = emit, self._counting(emit)
+        self.__frames += 1
         self.offset = frame.start
         try:
-            if self._frames > self.limits.events:
+            if self.__frames > self.limits.events:
                 raise LimitExceeded("events", self.limits.events, frame.start)
-            self._dispatch(frame, self._out)
+            self._dispatch(frame, self.__out)
         except RxchatError as error:
             if error.offset is None:
                 error.offset = frame.start
             self._leave(error, emit)
             raise
+        except Exception as error:
+            # Whatever a frame looks like, a subscriber meets errors of our tree only; the cause keeps the fault of the dialect visible.
+            failure = DialectError(f"the dialect could not read this frame ({type(error).__name__})", frame.start)
+            self._leave(failure, emit)
+            raise failure from error
 
     def flush(self, emit: Emit[ChatEvent]) -> None:
         out = self._counting(emit)
@@ -327,10 +333,10 @@ class Parser(Stage[Frame, ChatEvent]):
         elif isinstance(frame, JsonBody):
             self.on_body(frame.value, emit)
         elif isinstance(frame, StrayText):
-            self._frames -= 1
+            self.__frames -= 1
             self.on_stray(frame, emit)
         elif isinstance(frame, Undispatched):
-            self._frames -= 1
+            self.__frames -= 1
             self.on_undispatched(frame, emit)
 
     def _leave(self, error: Exception, emit: Emit[ChatEvent]) -> None:
@@ -351,12 +357,12 @@ class Parser(Stage[Frame, ChatEvent]):
         def counted(event: ChatEvent) -> None:
             kind = type(event)
             if kind in texts:
-                self._output += len(event.text)  # type: ignore[union-attr,arg-type]
-                if self._output > output:
+                self.__output += len(event.text)  # type: ignore[union-attr,arg-type]
+                if self.__output > output:
                     raise LimitExceeded("output", output, self.offset)
             elif kind is ToolCallArgsDelta:
                 key = (event.choice, event.index if event.index is not None else event.call_id)  # type: ignore[union-attr]
-                size = self._arguments[key] = self._arguments.get(key, 0) + len(event.text)  # type: ignore[union-attr,arg-type]
+                size = self.__arguments[key] = self.__arguments.get(key, 0) + len(event.text)  # type: ignore[union-attr,arg-type]
                 if size > arguments:
                     raise LimitExceeded("tool_arguments", arguments, self.offset)
             emit(event)
@@ -380,7 +386,9 @@ class UsageFold:
     """
 
     def __init__(
-        self, read: Callable[[Mapping[str, Any]], Mapping[str, int | None]], formula: Callable[[Mapping[str, int]], Mapping[str, int | None]] | None = None
+        self,
+        read: Callable[[Mapping[str, Any]], Mapping[str, int | None]],
+        formula: Callable[[Mapping[str, int]], Mapping[str, int | None]] | None = None,
     ) -> None:
         self._read = read
         self._formula = formula
@@ -407,7 +415,8 @@ class UsageFold:
         counts = dict(self._formula(self._wire) if self._formula else self._wire)
         if counts.get("total_tokens") is None and counts.get("input_tokens") is not None and counts.get("output_tokens") is not None:
             counts["total_tokens"] = counts["input_tokens"] + counts["output_tokens"]  # type: ignore[operator]
-        return Usage(**{name: counts.get(name) for name in COUNTERS}, wire=dict(self._wire), raw=(dict(self._raw),))
+        ours = Usage(wire=dict(self._wire), raw=(dict(self._raw),))
+        return attrs.evolve(ours, **{name: counts.get(name) for name in COUNTERS})
 
     def reset(self) -> None:
         """

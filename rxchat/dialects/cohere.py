@@ -142,7 +142,7 @@ class CohereParser(_CohereParser):
             return
         delta = mapping(frame.get("delta"))
         self.open_step(emit, frame.get("id"))
-        if "logprobs" in frame and frame["logprobs"]:
+        if frame.get("logprobs"):
             self.metadata.setdefault("logprobs", []).append(frame["logprobs"])
         handler(self, integer(frame.get("index")) or 0, delta if name == "message-end" else mapping(delta.get("message")), emit)
 

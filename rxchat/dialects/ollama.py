@@ -1,7 +1,8 @@
 """
 Ollama's own API: /api/chat and /api/generate, NDJSON, or one JSON object without streaming.
 
-    {"model", "message": {"role", "content", "thinking", "tool_calls"}, "done": false}    ...    {..., "done": true, "done_reason", "prompt_eval_count", "eval_count"}
+    {"model", "message": {"role", "content", "thinking", "tool_calls"}, "done": false}    ...
+    {..., "done": true, "done_reason", "prompt_eval_count", "eval_count"}
 
 Choices: the end is `done: true` and nothing else (contract P9); `load` and `unload` are a stop (P2). Calls come whole, their arguments as objects; the wire's
 index is missing, late or repeated, so the order of arrival counts, and a call that is repeated under a new id is a call of its own. Log probabilities and

@@ -41,7 +41,9 @@ def build(call: ModelCall) -> WireRequest:
         if call.options.get("include_usage", True):
             body["stream_options"] = {"include_usage": True}
     headers = {"content-type": "application/json"} | ({"authorization": f"Bearer {call.api_key}"} if call.api_key else {})
-    return WireRequest(f"{call.base_url.rstrip('/')}/chat/completions", merge_extra(body, call.request.extra), headers | dict(call.request.extra_headers))
+    return WireRequest(
+        f"{call.base_url.rstrip('/')}/chat/completions", merge_extra(body, call.request.extra), headers | dict(call.request.extra_headers)
+    )
 
 
 def _sampling(request: RequestOptions, quirks: Mapping[str, Any]) -> dict[str, Any]:
