@@ -12,13 +12,12 @@ from typing import Any
 
 from rxchat.dialects.anthropic_content import Content, Fields
 from rxchat.dialects.base import Context, Dialect, Parser, UsageFold, integer, mapping, string
-from rxchat.errorbody import error_in, provider_error
-from rxchat.errors import IncompleteStreamError, InvalidJSONError
+from rxchat.errorbody import error_in, provider_error, stray_error
+from rxchat.errors import IncompleteStreamError
 from rxchat.events import ChatEvent, ContentFilter, Heartbeat, RefusalDelta
 from rxchat.framing.frames import SseEvent, StrayText
 from rxchat.response import FinishReason
 from rxchat.stage import Emit
-from rxchat.strictjson import loads
 
 __all__ = ["ANTHROPIC", "FINISH_REASONS", "AnthropicParser", "Messages", "cached_apart", "read_usage"]
 
@@ -241,10 +240,7 @@ class AnthropicParser(Parser):
         self.end_response(emit)
 
     def on_stray(self, stray: StrayText, emit: Emit[ChatEvent]) -> None:
-        try:
-            error = error_in(loads(stray.text.strip().removeprefix("error:")))
-        except InvalidJSONError:
-            error = None
+        error = stray_error(stray.text, self.limits.json_depth)
         if error is not None:
             raise provider_error(error)
         super().on_stray(stray, emit)

@@ -133,9 +133,9 @@ COHERE = Completion(
         "COMPLETE": FinishReason.STOP,
         "STOP_SEQUENCE": FinishReason.STOP,
         "MAX_TOKENS": FinishReason.LENGTH,
-        "ERROR_LIMIT": FinishReason.LENGTH,
         "ERROR_TOXIC": FinishReason.CONTENT_FILTER,
         "ERROR": FinishReason.ERROR,
+        "ERROR_LIMIT": FinishReason.ERROR,
     },
     "generations",
 )

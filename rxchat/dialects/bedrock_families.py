@@ -12,7 +12,7 @@ A family is recognised by the first key that only it has. Its end is its own wor
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 
@@ -21,8 +21,8 @@ from rxchat.dialects.anthropic import Messages
 from rxchat.dialects.base import Parser, UsageFold, mapping, sequence, string
 from rxchat.dialects.bedrock_completions import COHERE, LLAMA, MISTRAL, OLD_CLAUDE, TITAN, Completion, CompletionFamily, Family, Fields
 from rxchat.dialects.bedrock_converse import Converse
-from rxchat.errors import verdict_of
-from rxchat.events import ChatEvent, ResponseEnd, StepEnd, UsageUpdate
+from rxchat.errors import AbortedError, IncompleteStreamError, verdict_of
+from rxchat.events import Abort, ChatEvent, ResponseEnd, StepEnd, UsageUpdate
 from rxchat.framing.frames import Frame, JsonBody, JsonRecord, SseEvent
 from rxchat.response import FinishReason
 from rxchat.stage import Emit, StreamDone
@@ -90,7 +90,7 @@ class DelegateFamily(Family):
         context = spec.context(limits=mine.limits, unknown=mine.unknown, provenance=mine.provenance, clean_eof=mine.clean_eof)
         self.parser = spec.parser(context)
         self.frame = frame
-        self.ended = False
+        self.ended = self.aborted = False
         self.tail: list[StepEnd] = []
         self._held: tuple[Emit[ChatEvent], Emit[ChatEvent]] | None = None
 
@@ -104,19 +104,25 @@ class DelegateFamily(Family):
         self._feed(JsonBody({**value, "choices": _choices(value, "message")} if "choices" in value else value), emit)
 
     def close(self, blocked: str | None, emit: Emit[ChatEvent]) -> None:
-        if not self.ended:
-            self._ended(lambda: self.parser.flush(self._holding(emit)))
-        for step in self.tail:
-            seed = step.response
-            if blocked is not None:
-                seed = attrs.evolve(seed, finish_reason=FinishReason.CONTENT_FILTER, finish_reason_raw=blocked)
-            emit(attrs.evolve(step, response=seed))
-        self.tail.clear()
+        try:
+            if not self.ended:
+                self._ended(lambda: self.parser.flush(self._holding(emit)))
+        except IncompleteStreamError:
+            if blocked is None:
+                raise
+        if blocked is None:
+            self._say_tail(emit)
+        else:
+            self._say_tail(emit, verdict=None, finish_reason=FinishReason.CONTENT_FILTER, finish_reason_raw=blocked)
 
     def leave(self, error: Exception, emit: Emit[ChatEvent]) -> None:
         self.parser.fail(error, self._holding(emit))
-        for step in self.tail:
-            emit(attrs.evolve(step, response=attrs.evolve(step.response, verdict=verdict_of(error))))
+        self._say_tail(emit, verdict=verdict_of(error))
+
+    def _say_tail(self, emit: Emit[ChatEvent], **changed: Any) -> None:
+        tail, self.tail[:] = tuple(self.tail), ()
+        for step in tail:
+            emit(attrs.evolve(step, response=attrs.evolve(step.response, **changed)))
 
     def _feed(self, frame: Frame, emit: Emit[ChatEvent]) -> None:
         self._ended(lambda: self.parser.feed(frame, self._holding(emit)))
@@ -125,6 +131,8 @@ class DelegateFamily(Family):
         try:
             call()
         except StreamDone:
+            if self.aborted:
+                raise
             self.ended = True
 
     def _holding(self, emit: Emit[ChatEvent]) -> Emit[ChatEvent]:
@@ -137,7 +145,11 @@ class DelegateFamily(Family):
 
     def _holder(self, emit: Emit[ChatEvent]) -> Emit[ChatEvent]:
         def held(event: ChatEvent) -> None:
-            if isinstance(event, StepEnd):
+            if isinstance(event, Abort):
+                self.aborted = True
+                self.leave(AbortedError(event.reason or "aborted"), emit)
+                emit(event)
+            elif isinstance(event, StepEnd):
                 self.tail.append(event)
             elif not isinstance(event, ResponseEnd):
                 self.counted |= isinstance(event, UsageUpdate)

@@ -174,6 +174,7 @@ BLOCKS: list[tuple[str, list[Any], list[ChatEvent]]] = [
         [ThinkingStart(0), ThinkingDelta("Hm", 0), ThinkingSignature("ab", 0), ThinkingEnd(0)],
     ),
     ("thinking nobody stops", [grows(0, "signature_delta", signature="ab")], [ThinkingSignature("ab", 0)]),
+    ("unsigned thinking nobody stops", [grows(0, "thinking_delta", thinking="Hm")], [ThinkingDelta("Hm", 0)]),
     ("redacted thinking", [opens(0, "redacted_thinking", data="zz"), stops(0)], [ThinkingRedacted("zz", 0)]),
     ("redacted, nothing in it", [opens(0, "redacted_thinking"), stops(0)], []),
     (

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rxchat.dialects import DIALECTS
 from rxchat.errors import DialectError, ProviderError, RxchatError
 from rxchat.events import ContentFilter, Raw, TextDelta, TextEnd, TextStart, UsageUpdate
 from rxchat.framing.frames import AwsMessage
@@ -199,7 +198,6 @@ def test_nova_is_one_text() -> None:
     assert reading.of(TextStart, TextDelta, TextEnd) == [TextStart(), TextDelta("Hi "), TextDelta("🌱"), TextEnd()]
 
 
-@pytest.mark.skipif("cohere-v1" not in DIALECTS, reason="the dialect it is read by is not there")
 def test_a_delegate_that_knows_its_end() -> None:
     """
     The end is held back until the body has ended: the service's counts still come before it, later chunks are unknown, a late exception wins.
@@ -208,6 +206,17 @@ def test_a_delegate_that_knows_its_end() -> None:
     assert facts(reading.response) == ("COMPLETE", "Hi 🌱", "COMPLETE", (3, 4), [])
     assert (reading.of(Raw), violations(reading.events)) == ([Raw("chunk", {"event_type": "x"})], [])
     assert read(NAME, chunks(COMMAND_R) + aws_exception("internalServerException", {}), AWS_STREAM).verdict == "PROVIDER_ERROR"
+
+
+def test_a_delegate_that_aborts() -> None:
+    """
+    D7: what its dialect calls an abort is one, with the step closed before it; nothing behind it is read.
+    """
+    cancelled = {"event_type": "stream-end", "is_finished": True, "finish_reason": "USER_CANCEL"}
+    reading = read_everywhere(NAME, chunks([*COMMAND_R[:-1], cancelled, *COMMAND_R]), AWS_STREAM)
+    assert [event.type for event in reading.events[-2:]] == ["STEP_END", "ABORT"]
+    assert (reading.error, str(reading.response.verdict), reading.response.text) == (None, "ABORTED", "Hi 🌱")
+    assert violations(reading.events) == []
 
 
 def test_a_citation_of_nova() -> None:
@@ -336,6 +345,7 @@ GUARDED: list[tuple[str, list[dict[str, Any]], str, FinishReason, list[ContentFi
     ("nothing done", [{**TITAN[1], "amazon-bedrock-guardrailAction": "NONE"}], "FINISH", FinishReason.STOP, []),
     ("of a claude", [*CLAUDE[:4], ACTION], "INTERVENED", FinishReason.CONTENT_FILTER, [ContentFilter("guardrail", blocked=True)]),
     ("of a nova", [*NOVA[:4], ACTION], "INTERVENED", FinishReason.CONTENT_FILTER, [ContentFilter("guardrail", blocked=True)]),
+    ("of an unfinished delegate", [OPENAI[0], ACTION], "INTERVENED", FinishReason.CONTENT_FILTER, [ContentFilter("guardrail", blocked=True)]),
     ("of a delegate", [*OPENAI, ACTION], "INTERVENED", FinishReason.CONTENT_FILTER, [ContentFilter("guardrail", blocked=True)]),
 ]
 
