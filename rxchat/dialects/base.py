@@ -415,8 +415,8 @@ class UsageFold:
         counts = dict(self._formula(self._wire) if self._formula else self._wire)
         if counts.get("total_tokens") is None and counts.get("input_tokens") is not None and counts.get("output_tokens") is not None:
             counts["total_tokens"] = counts["input_tokens"] + counts["output_tokens"]  # type: ignore[operator]
-        ours = Usage(wire=dict(self._wire), raw=(dict(self._raw),))
-        return attrs.evolve(ours, **{name: counts.get(name) for name in COUNTERS})
+        counters: dict[str, Any] = {name: counts.get(name) for name in COUNTERS}
+        return Usage(**counters, wire=dict(self._wire), raw=(dict(self._raw),))
 
     def reset(self) -> None:
         """
