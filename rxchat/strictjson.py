@@ -1,8 +1,8 @@
 """
 Strict JSON (contract B4): RFC 8259 and nothing beside it, no key twice, no number that no double can hold, no lone surrogate, bounded depth.
 
-The reader underneath is `jiter`, told to refuse duplicate keys. Two things it lets pass are looked for here: a float that overflowed to infinity, and
-containers nested deeper than allowed. Integers stay exact, however long (up to 4,300 digits).
+The reader underneath is `jiter`, told to refuse duplicate keys and to cache keys only, never texts. Two things it lets pass are looked for here: a float
+that overflowed to infinity, and containers nested deeper than allowed. Integers stay exact, however long (up to 4,300 digits).
 
 What is wrong is told by a short word, `InvalidJSONError.reason`: empty, syntax, trailing, escape, control, surrogate, utf8, duplicate_key, depth,
 non_finite, number. A text that only ends too early is "syntax" at its very end.
@@ -74,7 +74,7 @@ def loads(data: bytes | str, *, offset: int = 0, depth: int = 128) -> Any:
     raw = data if type(data) is bytes else _encoded(data, offset)
     size = len(raw)
     try:
-        value = _from_json(raw, allow_inf_nan=False, catch_duplicate_keys=True)
+        value = _from_json(raw, allow_inf_nan=False, catch_duplicate_keys=True, cache_mode="keys")
         suspicious = size > _SHORT or _INFINITE in _pack(value)
     except ValueError as error:
         raise _refusal(raw, str(error), offset, depth) from None
@@ -196,7 +196,7 @@ def _message(raw: bytes) -> str:
     """
     message = ""
     try:
-        _from_json(raw, allow_inf_nan=False, catch_duplicate_keys=True)
+        _from_json(raw, allow_inf_nan=False, catch_duplicate_keys=True, cache_mode="keys")
     except ValueError as error:
         message = str(error)
     return message
