@@ -22,6 +22,8 @@ from rxchat.events import ChatEvent
 
 __all__ = ["command"]
 
+CANCELLED, INTERRUPTED = "cancelled", 130
+
 
 @click.command("ask")
 @click.argument("words", nargs=-1, metavar="[PROMPT]...")
@@ -96,8 +98,7 @@ def answer(call: Call, view: View) -> int:
             raise
         problem = sentence(error)
     except KeyboardInterrupt:
-        view.close(call.response, stopwatch)
-        raise
+        problem = CANCELLED
     view.close(call.response, stopwatch)
     if call.verdict is Verdict.INCOMPLETE_FINISH:
         problem = finish_sentence(call.response)
@@ -105,7 +106,7 @@ def answer(call: Call, view: View) -> int:
         problem = "the provider cancelled the answer"
     if problem:
         print(f"rxchat: {problem}", file=sys.stderr)
-    return exit_code(call.verdict)
+    return INTERRUPTED if problem == CANCELLED else exit_code(call.verdict)
 
 
 async def watch(call: Call, view: View, stopwatch: Stopwatch) -> None:

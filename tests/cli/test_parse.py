@@ -223,10 +223,11 @@ def test_an_aborted_answer_has_an_error(capsys: pytest.CaptureFixture[str], tmp_
     """
     The provider cancelled: outcome aborted, with the reason.
     """
-    body = (
-        b'event: response.created\ndata: {"type":"response.created","sequence_number":0,"response":{"id":"r","model":"m","status":"in_progress","output":[]}}\n\n'
-        b'event: response.cancelled\ndata: {"type":"response.cancelled","sequence_number":1,"response":{"id":"r","model":"m","status":"cancelled","output":[]}}\n\n'
-    )
+    response = '{"id":"r","model":"m","output":[],"status":'
+    frames = [
+        f'{{"type":"response.{kind}","sequence_number":{k},"response":{response}"{kind}"}}}}' for k, kind in enumerate(("created", "cancelled"))
+    ]
+    body = "".join(f"data: {frame}\n\n" for frame in frames).encode()
     code = main(["parse", "--json", "--dialect", "openai-responses", *write(tmp_path, body=body)])
     line = json.loads(capsys.readouterr().out)
     assert (code, line["outcome"], line["verdict"], line["error"]["verdict"]) == (1, "aborted", "ABORTED", "ABORTED")
