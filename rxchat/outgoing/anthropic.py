@@ -13,7 +13,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rxchat.errors import ConfigurationError
-from rxchat.outgoing.common import ModelCall, WireRequest, drop_none, merge_extra, refuse_media, refuse_options, schema_of, split_system
+from rxchat.outgoing.common import (
+    ModelCall,
+    WireRequest,
+    drop_none,
+    known_tool,
+    merge_extra,
+    refuse_media,
+    refuse_options,
+    schema_of,
+    split_system,
+    whole_arguments,
+)
 from rxchat.prompt import Message, RequestOptions, Role, ToolSpec
 from rxchat.response import (
     MediaPart,
@@ -100,16 +111,10 @@ def _choice(call: ModelCall) -> dict[str, Any]:
     if choice is None and parallel is None:
         return {}
     kinds = {None: "auto", "auto": "auto", "none": "none", "required": "any"}
-    wire: dict[str, Any] = {"type": kinds[choice]} if choice in kinds else {"type": "tool", "name": _known(choice, call.tools)}
+    wire: dict[str, Any] = {"type": kinds[choice]} if choice in kinds else {"type": "tool", "name": known_tool(str(choice), call.tools).name}
     if parallel is not None and choice != "none":
         wire["disable_parallel_tool_use"] = not parallel
     return {"tool_choice": wire}
-
-
-def _known(choice: str | None, tools: tuple[ToolSpec, ...]) -> str:
-    if choice not in {tool.name for tool in tools}:
-        raise ConfigurationError(f"tool_choice names {choice!r}, which is not among the tools")
-    return str(choice)
 
 
 # --- messages -------------------------------------------------------------------------------------------------------------------------------------
@@ -183,18 +188,12 @@ def _said(part: Part) -> list[dict[str, Any]]:
     if isinstance(part, RedactedThinkingPart):
         return [{"type": "redacted_thinking", "data": part.data}]
     if isinstance(part, ToolCall):
-        return [{"type": "tool_use", "id": part.id, "name": part.name, "input": _input(part)} | dict(part.metadata or {})]
+        return [{"type": "tool_use", "id": part.id, "name": part.name, "input": whole_arguments(part)} | dict(part.metadata or {})]
     if isinstance(part, ServerToolPart):
         return _server_tool(part)
     if isinstance(part, ProviderItemPart) and isinstance(part.raw, Mapping):
         return [dict(part.raw)]
     return []
-
-
-def _input(call: ToolCall) -> Any:
-    if call.arguments is None:
-        raise ConfigurationError(f"tool call {call.id} has no whole arguments and cannot be sent back")
-    return call.arguments
 
 
 def _server_tool(part: ServerToolPart) -> list[dict[str, Any]]:

@@ -14,10 +14,25 @@ import attrs
 
 from rxchat.errors import ConfigurationError
 from rxchat.prompt import JsonSchema, Message, RequestOptions, Role, ToolSpec
-from rxchat.response import TextPart, ToolCall, ToolResultPart
+from rxchat.response import MediaPart, TextPart, ToolCall, ToolResultPart
 from rxchat.strictjson import dumps
 
-__all__ = ["ModelCall", "WireRequest", "merge_extra", "refuse_options", "result_text", "split_system", "tool_names"]
+__all__ = [
+    "ModelCall",
+    "WireRequest",
+    "bearer",
+    "data_url",
+    "drop_none",
+    "known_tool",
+    "merge_extra",
+    "refuse_media",
+    "refuse_options",
+    "result_text",
+    "schema_of",
+    "split_system",
+    "tool_names",
+    "whole_arguments",
+]
 
 
 @attrs.frozen
@@ -130,3 +145,36 @@ def drop_none(**fields: Any) -> dict[str, Any]:
     The fields that were said.
     """
     return {key: value for key, value in fields.items() if value is not None}
+
+
+def bearer(call: ModelCall) -> dict[str, str]:
+    """
+    The headers of a JSON request with a bearer key, if there is a key.
+    """
+    return {"content-type": "application/json"} | ({"authorization": f"Bearer {call.api_key}"} if call.api_key else {})
+
+
+def data_url(part: MediaPart) -> str:
+    """
+    The media as a data URL.
+    """
+    return f"data:{part.mime or 'application/octet-stream'};base64,{part.data or ''}"
+
+
+def known_tool(choice: str, tools: tuple[ToolSpec, ...]) -> ToolSpec:
+    """
+    The tool that `tool_choice` names; ConfigurationError if it is not among the tools.
+    """
+    for tool in tools:
+        if tool.name == choice:
+            return tool
+    raise ConfigurationError(f"tool_choice names {choice!r}, which is not among the tools")
+
+
+def whole_arguments(call: ToolCall) -> Mapping[str, Any]:
+    """
+    The arguments of a call as an object, for protocols that carry them so; ConfigurationError for a call that was never whole.
+    """
+    if call.arguments is None:
+        raise ConfigurationError(f"tool call {call.id} has no whole arguments and cannot be sent back")
+    return call.arguments

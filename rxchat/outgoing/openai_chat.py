@@ -11,7 +11,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rxchat.errors import ConfigurationError
-from rxchat.outgoing.common import ModelCall, WireRequest, drop_none, merge_extra, refuse_media, refuse_options, result_text, schema_of
+from rxchat.outgoing.common import (
+    ModelCall,
+    WireRequest,
+    bearer,
+    data_url,
+    drop_none,
+    known_tool,
+    merge_extra,
+    refuse_media,
+    refuse_options,
+    result_text,
+    schema_of,
+)
 from rxchat.prompt import Message, RequestOptions, Role, ToolSpec
 from rxchat.response import MediaPart, Part, ProviderItemPart, RefusalPart, TextPart, ThinkingPart, ToolCall, ToolResultPart
 
@@ -40,7 +52,7 @@ def build(call: ModelCall) -> WireRequest:
         body["stream"] = True
         if call.options.get("include_usage", True):
             body["stream_options"] = {"include_usage": True}
-    headers = {"content-type": "application/json"} | ({"authorization": f"Bearer {call.api_key}"} if call.api_key else {})
+    headers = bearer(call)
     return WireRequest(
         f"{call.base_url.rstrip('/')}/chat/completions", merge_extra(body, call.request.extra), headers | dict(call.request.extra_headers)
     )
@@ -70,18 +82,14 @@ def _reasoning(request: RequestOptions, style: str) -> dict[str, Any]:
 def _tools(call: ModelCall) -> dict[str, Any]:
     choice = call.request.tool_choice
     if not call.tools:
-        refuse = [name for name in ("tool_choice", "parallel_tool_calls") if getattr(call.request, name) is not None]
-        if refuse:
-            raise ConfigurationError(f"{', '.join(refuse)} without tools")
+        refuse_options(call, f"{NAME} without tools", "tool_choice", "parallel_tool_calls")
         return {}
-    wire = {"tools": [_tool(tool) for tool in call.tools]}
+    wire: dict[str, Any] = {"tools": [_tool(tool) for tool in call.tools]}
     if choice in ("auto", "none", "required"):
-        wire["tool_choice"] = choice  # type: ignore[assignment]
+        wire["tool_choice"] = choice
     elif choice is not None:
-        kinds = {tool.name: tool.kind for tool in call.tools}
-        if choice not in kinds:
-            raise ConfigurationError(f"tool_choice names {choice!r}, which is not among the tools")
-        wire["tool_choice"] = {"type": kinds[choice], kinds[choice]: {"name": choice}}  # type: ignore[assignment]
+        tool = known_tool(choice, call.tools)
+        wire["tool_choice"] = {"type": tool.kind, tool.kind: {"name": tool.name}}
     return wire | drop_none(parallel_tool_calls=call.request.parallel_tool_calls)
 
 
@@ -133,13 +141,6 @@ def _part(part: Part) -> dict[str, Any]:
     if part.kind == "file" and part.data is not None:
         return {"type": "file", "file": {"filename": part.name or "file", "file_data": data_url(part)}}
     raise refuse_media(NAME, f"{part.kind} as {part.mime or 'a URL'}", "audio goes as wav or mp3 data, files as data")
-
-
-def data_url(part: MediaPart) -> str:
-    """
-    The media as a data URL.
-    """
-    return f"data:{part.mime or 'application/octet-stream'};base64,{part.data or ''}"
 
 
 def _assistant(message: Message, quirks: Mapping[str, Any]) -> dict[str, Any]:
