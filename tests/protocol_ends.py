@@ -61,6 +61,14 @@ def _is_json(body: bytes) -> bool:
     return True
 
 
+def openai_responses(body: bytes) -> bool:
+    """
+    A terminal response, dispatched.
+    """
+    ends = ("response.completed", "response.incomplete", "response.failed")
+    return any(json.loads(item)["type"] in ends for item in events_of(body)[0] if item.startswith(b"{"))
+
+
 def anthropic(body: bytes) -> bool:
     """
     The event message_stop, dispatched.
@@ -109,4 +117,5 @@ ENDS: Mapping[str, Callable[[bytes], bool]] = {
     "bedrock-converse": bedrock_converse,
     "bedrock-invoke": bedrock_invoke,
     "openai-chat": openai_chat,
+    "openai-responses": openai_responses,
 }

@@ -21,13 +21,12 @@ from rxchat.dialects.openai_responses_content import Block, ContentItem, Refusal
 from rxchat.dialects.openai_responses_fields import filtered, partial_image, read_usage
 from rxchat.dialects.openai_responses_items import Items
 from rxchat.dialects.openai_responses_tools import CallItem, ServerItem
-from rxchat.errorbody import error_in, provider_error
-from rxchat.errors import IncompleteStreamError, InvalidJSONError
+from rxchat.errorbody import error_in, provider_error, stray_error
+from rxchat.errors import IncompleteStreamError
 from rxchat.events import Abort, ContentFilter, Heartbeat, Status
 from rxchat.framing.frames import SseEvent, StrayText
 from rxchat.response import FinishReason
 from rxchat.stage import StreamDone
-from rxchat.strictjson import loads
 
 __all__ = ["OPENAI_RESPONSES", "ResponsesParser"]
 
@@ -93,10 +92,7 @@ class ResponsesParser(Parser):
         self._end(response, status if status in ENDS else None, emit)
 
     def on_stray(self, stray: StrayText, emit: Out) -> None:
-        try:
-            error = error_in(loads(stray.text.strip().removeprefix("error:")))
-        except InvalidJSONError:
-            error = None
+        error = stray_error(stray.text, self.limits.json_depth)
         if error is not None:
             raise provider_error(error)
         self.open_step(emit)
@@ -186,7 +182,7 @@ class ResponsesParser(Parser):
 
     def _conclude(self, response: Fields, end: str | None, emit: Out) -> None:
         """
-        Why it ended, by the reason, else by the status (contract P1); a refusal and a filter that blocked count more than a normal stop (V7).
+        Why it ended, by the reason, else by the status (contract P1), and what that means for its calls.
         """
         raw = string(mapping(response.get("incomplete_details")).get("reason")) or end
         self.set_finish(raw)
@@ -194,14 +190,24 @@ class ResponsesParser(Parser):
         blocked = any(finding.blocked for finding in findings)
         if self.finish is FinishReason.CONTENT_FILTER and not blocked:
             findings.append(ContentFilter("content_filter", blocked=True))
-        elif self.finish is FinishReason.STOP and (blocked or self.host.refused):
-            self.set_finish(raw, FinishReason.CONTENT_FILTER if blocked else FinishReason.REFUSAL)
+        if self.finish is FinishReason.STOP:
+            self.set_finish(raw, self._no_stop(blocked))
         for finding in findings:
             emit(finding)
         for call in self.items.calls:
             call.end(self.finish is not None and self.finish.complete, emit)
         if self.host.phases:
             self.metadata["phases"] = dict(self.host.phases)
+
+    def _no_stop(self, blocked: bool) -> FinishReason | None:
+        """
+        What counts more than a normal stop: a filter that blocked, a refusal (contract V7), and that parts of the answer are not here (V2).
+        """
+        if blocked:
+            return FinishReason.CONTENT_FILTER
+        if self.host.refused:
+            return FinishReason.REFUSAL
+        return FinishReason.OTHER if self.host.torn else None
 
     # Items -------------------------------------------------------------------------------------------------------------------------------------
 

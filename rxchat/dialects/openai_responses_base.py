@@ -34,7 +34,7 @@ class Host:
     """
     What all items of one response share: numbers, what was noticed on the way, and the parser's ways to complain.
 
-    `refused`: words of refusal came; `phases`: of messages, by item id.
+    `refused`: words of refusal came. `torn`: what was said is not what the provider says it said. `phases`: of messages, by item id.
     """
 
     open_step: Callable[[Out], None]
@@ -43,6 +43,7 @@ class Host:
     blocks: Iterator[int] = attrs.field(factory=count)
     calls: Iterator[int] = attrs.field(factory=count)
     refused: bool = False
+    torn: bool = False
     phases: dict[str, str] = attrs.field(factory=dict)
 
     def text(self, value: Fields, key: str) -> str:
@@ -91,12 +92,18 @@ class Item:
 
     def remainder(self, said: list[str], final: str) -> str | None:
         """
-        What `final` has beyond what was said, None if they contradict each other. No final text says nothing.
+        What `final` has beyond what was said, None if they contradict each other. White space at the ends is no contradiction, no final text says nothing.
         """
         before = "".join(said)
         if final.startswith(before):
             return final[len(before) :]
-        return "" if not final or (not self.announced and final.endswith(before)) else None
+        return "" if not final or final.strip() == before.strip() else None
+
+    def came_late(self, said: list[str], final: str) -> bool:
+        """
+        Whether a contradiction is only that the beginning was never here: then the response is `torn`, but nothing in it is wrong.
+        """
+        return not self.announced and final.endswith("".join(said))
 
 
 class ResultItem(Item):

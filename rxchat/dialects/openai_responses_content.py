@@ -188,7 +188,9 @@ class ContentItem(Item):
         if rest:
             block.say(rest, emit)
         elif rest is None:
-            self.host.unknown(f"differing final {block.key}", final, emit)
+            self.host.torn = True
+            if not self.came_late(block.said, final):
+                self.host.unknown(f"differing final {block.key}", final, emit)
         block.close(emit)
 
     def part(self, space: str, number: Any, raw: Fields, emit: Out) -> None:

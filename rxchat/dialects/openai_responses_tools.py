@@ -31,7 +31,7 @@ class CallItem(Item):
     decides (contract N7).
     """
 
-    __slots__ = ("_ended", "_extra", "_said", "call_id", "index", "kind", "name")
+    __slots__ = ("_ended", "_extra", "_said", "_torn", "call_id", "index", "kind", "name")
 
     def __init__(self, host: Host, raw: Fields) -> None:
         super().__init__(host, raw)
@@ -39,6 +39,7 @@ class CallItem(Item):
         self.kind = "custom" if self.type == "custom_tool_call" else "function"
         self.call_id = self.name = ""
         self._ended = False
+        self._torn = False  # its beginning was never here
         self._said: list[str] = []
         self._extra: Fields = {}
 
@@ -62,14 +63,16 @@ class CallItem(Item):
         if rest:
             self.say(rest, emit)
         elif rest is None and not _same_json("".join(self._said), text):
-            raise self.host.malformed("the final arguments of a call differ from their fragments")
+            self._torn = self.host.torn = self.came_late(self._said, text)
+            if not self._torn:
+                raise self.host.malformed("the final arguments of a call differ from their fragments")
 
     def finish(self, raw: Fields, emit: Out) -> None:
         self._learn(raw)
         self.settle(raw.get("input" if self.kind == "custom" else "arguments"), emit)
         status = raw.get("status")
         if status in ("completed", "incomplete") or _is_object("".join(self._said)):
-            self.end(status != "incomplete", emit)
+            self.end(status != "incomplete" and not self._torn, emit)
 
     def end(self, complete: bool, emit: Out) -> None:
         """
@@ -152,10 +155,10 @@ class ServerItem(Item):
         if not self.needs_client:
             self._announce(emit)
 
-    def _announce(self, emit: Out) -> None:
-        if not self._announced:
+    def _announce(self, emit: Out, payload: Fields | None = None) -> None:
+        if payload is not None or not self._announced:
             self._announced = True
-            emit(ServerToolStart(self.type, self.id, self._name, needs_client=self.needs_client))
+            emit(ServerToolStart(self.type, self.id, self._name, payload, self.needs_client))
 
     def say(self, text: str, emit: Out) -> None:
         """
@@ -184,10 +187,22 @@ class ServerItem(Item):
             self.host.unknown(f"differing final arguments of {self.type}", final, emit)
 
     def finish(self, raw: Fields, emit: Out) -> None:
+        self.needs_client = needs_client(raw)
+        if self.needs_client:
+            self._ask(raw, emit)
+        else:
+            self._answered(raw, emit)
+
+    def _ask(self, raw: Fields, emit: Out) -> None:
+        announced = self._announced
+        if not announced:
+            self._announce(emit, raw)
         self.settle(called_with(raw), emit)
-        if needs_client(raw):
-            emit(ServerToolStart(self.type, self.id, self._name, raw, needs_client=True))
-            return
+        if announced:
+            self._announce(emit, raw)
+
+    def _answered(self, raw: Fields, emit: Out) -> None:
+        self.settle(called_with(raw), emit)
         for hit in search_results(raw):
             emit(hit)
         for media in item_media(raw, self.id):

@@ -345,6 +345,10 @@ CALLS: dict[str, tuple[list[Wire], list[ChatEvent]]] = {
         [ev("function_call_arguments.delta", 0, item_id="fc_1", delta="{}"), done(0, "function_call", **ADD, arguments="{}")],
         [ToolCallStart("", "", 0), ToolCallArgsDelta("{}", "", 0), call(**FC)],
     ),
+    "a call whose beginning was never here": (
+        [ev("function_call_arguments.delta", 0, delta=":1}"), done(0, "function_call", **ADD, arguments='{"a":1}', status="completed")],
+        [ToolCallStart("", "", 0), ToolCallArgsDelta(":1}", "", 0), call(complete=False, **FC)],
+    ),
     "a call announced late": (
         [ev("function_call_arguments.delta", 0, delta="{"), added(0, "function_call", **ADD), ev("function_call_arguments.delta", 0, delta="}")],
         [ToolCallStart("", "", 0), ToolCallArgsDelta("{", "", 0), START, ToolCallArgsDelta("}", "call_1", 0)],
@@ -555,7 +559,7 @@ SERVER: dict[str, tuple[list[Wire], list[ChatEvent]]] = {
     ),
     "a question to the user": (
         [added(0, ASKED), done(0, ASKED)],
-        [begun(ASKED, "ask", needs_client=True), piece(ASKED, "{}"), begun(ASKED, "ask", payload=ASKED, needs_client=True)],
+        [begun(ASKED, "ask", payload=ASKED, needs_client=True), piece(ASKED, "{}")],
     ),
     "items only the provider can read": (
         [
@@ -621,6 +625,24 @@ def test_resumed_without_created() -> None:
     """
     response = answer([text("lo"), completed()])
     assert ("lo", "resp_1", "m-1", Verdict.COMPLETE) == (response.text, response.provider_response_id, response.model, response.verdict)
+
+
+@pytest.mark.parametrize("wire", [[text("lo")], [created(), added(0, "message"), text("Hel"), text("o")]], ids=["begins later", "lost a piece"])
+def test_an_answer_that_is_not_all_here(wire: list[Wire]) -> None:
+    """
+    What is not what the provider says it said is shown, but it is no whole answer.
+    """
+    response = answer([*wire, completed(message(output_text("Hello")))])
+    assert (FinishReason.OTHER, "completed", Verdict.INCOMPLETE_FINISH) == (response.finish_reason, response.finish_reason_raw, response.verdict)
+    assert not response.committable
+
+
+def test_white_space_at_the_ends() -> None:
+    """
+    A final text that was trimmed contradicts nothing.
+    """
+    response = answer([created(), text("\nHello \n"), completed(message(output_text("Hello")))])
+    assert ("\nHello \n", Verdict.COMPLETE, {}) == (response.text, response.verdict, response.unknown)
 
 
 def test_an_event_only_its_name_tells() -> None:
