@@ -1,7 +1,7 @@
 """
 Requests of Ollama's /api/chat.
 
-Choices: sampling goes into `options`, a schema into `format`, `reasoning_effort` into `think` ("none" is false; low, medium, high as words). Arguments are objects,
+Choices: sampling goes into `options`, a schema into `format`, `reasoning_effort` into `think` ("none" is false). Arguments are objects,
 results name their tool. Images are base64 data only.
 """
 
