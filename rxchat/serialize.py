@@ -140,7 +140,7 @@ def error_to_dict(error: RxchatError) -> dict[str, Any]:
     An error as a plain dict: class (the nearest of ours), verdict, message, and what was said about the failure.
     """
     known = next(cls for cls in type(error).__mro__ if cls.__name__ in _ERRORS and issubclass(cls, RxchatError))
-    said = {name: value for name in _SAID if (value := getattr(error, name, None)) is not None and (name != "retryable" or value != known.retryable)}
+    said = {name: value for name in _SAID if (value := getattr(error, name, None)) not in (None, getattr(known, name, None))}
     verdict = {"verdict": str(error.verdict)} if error.verdict is not None else {}
     return {"error": known.__name__, **verdict, "message": error.message, **said}
 

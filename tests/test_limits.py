@@ -1,0 +1,44 @@
+"""
+The bounds and their two named sets (contract B5).
+"""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from rxchat.limits import Limits
+
+
+def test_the_default_lets_real_media_pass() -> None:
+    """
+    An image of 20 MB is base64 of 27 MB in one line of one event.
+    """
+    limits = Limits()
+    encoded = 20 * 1024 * 1024 * 4 // 3
+    assert min(limits.line, limits.event, limits.total) > encoded
+    assert limits.json_depth == 128
+
+
+def test_the_strict_set_is_that_of_the_boundary_study() -> None:
+    """
+    Its numbers; a depth of 16 edges is 17 containers (contract P16).
+    """
+    strict = Limits.strict
+    assert (strict.line, strict.event, strict.total, strict.output, strict.events, strict.json_depth) == (8192, 8192, 65_536, 4096, 256, 17)
+
+
+def test_strict_is_stricter_throughout() -> None:
+    """
+    No bound was forgotten in it.
+    """
+    assert all(getattr(Limits.strict, field.name) < getattr(Limits(), field.name) for field in attrs.fields(Limits))
+
+
+def test_limits_are_values() -> None:
+    """
+    One bound is changed by making another set.
+    """
+    assert attrs.evolve(Limits(), line=9) == Limits(line=9)
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        Limits().line = 9  # type: ignore[misc]
