@@ -60,22 +60,24 @@ def parsed(dialect: str, frames: Iterable[Frame], *, clean_eof: bool = True, unk
     return _driven(run(parser, frames))
 
 
-def read(dialect: str, body: bytes, content_type: str = EVENT_STREAM, *, cut: int = 0, clean_eof: bool = True) -> Reading:
+def read(
+    dialect: str, body: bytes, content_type: str = EVENT_STREAM, *, cut: int = 0, clean_eof: bool = True, options: Mapping[str, Any] | None = None
+) -> Reading:
     """
     A body of status 200 through the whole pipeline, in reads of `cut` bytes (0: whole).
     """
     head = Head(headers={"Content-Type": content_type}, clean_eof=clean_eof)
     pieces = [body[k : k + cut] for k in range(0, len(body), cut)] if cut else [body]
-    return _driven(run(response_stage(dialect, head=lambda: head, response_id="r"), pieces))
+    return _driven(run(response_stage(dialect, options=options, head=lambda: head, response_id="r"), pieces))
 
 
-def read_everywhere(dialect: str, body: bytes, content_type: str = EVENT_STREAM) -> Reading:
+def read_everywhere(dialect: str, body: bytes, content_type: str = EVENT_STREAM, options: Mapping[str, Any] | None = None) -> Reading:
     """
     The same, with reads of 1, 7 and 1400 bytes as well: what comes out may not differ (contract E9).
     """
-    whole = read(dialect, body, content_type)
+    whole = read(dialect, body, content_type, options=options)
     for cut in (1, 7, 1400):
-        again = read(dialect, body, content_type, cut=cut)
+        again = read(dialect, body, content_type, cut=cut, options=options)
         assert again.response == whole.response
         assert again.verdict == whole.verdict
         assert _comparable(again) == _comparable(whole)
