@@ -105,10 +105,12 @@ def error_in(value: Any) -> Any:
     """
     if not isinstance(value, dict):
         return None
-    if value.get("error") or value.get("object") == "error" or value.get("type") == "error":
+    if value.get("error"):
         return value
     if "choices" in value:
         return None
+    if value.get("object") == "error" or value.get("type") == "error":
+        return value
     if isinstance(value.get("detail"), str | list) and value["detail"]:
         return value
     return value if isinstance(value.get("message"), str) and value.get("code") not in _GOOD else None
@@ -227,7 +229,8 @@ def _validation(item: Any) -> str | None:
 
 
 def _code(layer: Mapping[str, Any]) -> str | int | None:
-    code = layer.get("code")
+    # Cohere's word for its code is `error_type`.
+    code = layer.get("code") or layer.get("error_type")
     if isinstance(code, bool) or not isinstance(code, str | int) or code == "":
         return None
     return code

@@ -55,7 +55,7 @@ def counts(request: pytest.FixtureRequest) -> Iterator[Counter[str]]:
     """
     counted: Counter[str] = Counter()
     yield counted
-    capture = request.config.pluginmanager.getplugin("capturemanager")
+    capture: Any = request.config.pluginmanager.getplugin("capturemanager")
     if counted and capture is not None:
         with capture.global_and_fixture_disabled():
             print(f"\nrecorded data: {', '.join(f'{number} {what}' for what, number in sorted(counted.items()))}")

@@ -264,7 +264,8 @@ class Choice:
         """
         kind, name = string(tool.get("type")) or "tool", string(tool.get("name"))
         number = integer(tool.get("index"))
-        key = f"{kind}-{len(self._server_tools) if number is None else number}"
+        place = f"{self.index}-" if self.index else ""
+        key = f"{kind}-{place}{len(self._server_tools) if number is None else number}"
         told = self._server_tools.setdefault(key, set())
         for event in _told(kind, key, name, tool):
             if event.type not in told:

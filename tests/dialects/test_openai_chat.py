@@ -192,6 +192,8 @@ SAYS: dict[str, tuple[Wire, list[ChatEvent]]] = {
             ServerToolResult("search", "search-0", "found"),
         ],
     ),
+    "an executed tool of choice 1": (delta(1, executed_tools=[{"type": "search", "index": 0}]), [ServerToolStart("search", "search-1-0")]),
+    "a choice below 0": (text("a", -1), [TextDelta("a")]),
     "an executed tool without a number": (delta(executed_tools=[{}]), [ServerToolStart("tool", "tool-0")]),
     "an unknown frame": ({"type": "odd", "x": 1}, [Raw("odd", {"type": "odd", "x": 1})]),
     "a frame without a word": ({"x": 1}, [Raw("frame", {"x": 1})]),
