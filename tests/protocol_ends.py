@@ -111,11 +111,54 @@ def _aws_events(body: bytes) -> tuple[list[tuple[str, bytes]], bool]:
     return found, bool(body)
 
 
+def ollama(body: bytes) -> bool:
+    """
+    A whole line that is done.
+    """
+    return any(value.get("done") is True for value in _json_lines(body))
+
+
+def cohere(body: bytes) -> bool:
+    """
+    The event message-end, dispatched.
+    """
+    return any(json.loads(item)["type"] == "message-end" for item in events_of(body)[0] if item.startswith(b"{"))
+
+
+def cohere_v1(body: bytes) -> bool:
+    """
+    A whole line that is finished.
+    """
+    return any(value.get("is_finished") is True for value in _json_lines(body))
+
+
+def dashscope(body: bytes) -> bool:
+    """
+    A finish_reason that is a word, and nothing held but one whole event.
+    """
+    data, held = events_of(body)
+    rest = _data(held)
+    if held and (rest is None or not _is_json(rest)):
+        return False
+    outputs = [json.loads(item).get("output") or {} for item in [*data, *([rest] if rest else [])]]
+    said = [choice.get("finish_reason") for output in outputs for choice in (output.get("choices") or [output])]
+    return any(word not in (None, "", "null") for word in said)
+
+
+def _json_lines(body: bytes) -> list[Mapping[str, Any]]:
+    return [json.loads(line) for line in body.split(b"\n") if _is_json(line)]
+
+
 # One line a dialect whose recorded bodies are cut.
 ENDS: Mapping[str, Callable[[bytes], bool]] = {
     "anthropic": anthropic,
     "bedrock-converse": bedrock_converse,
     "bedrock-invoke": bedrock_invoke,
+    "cohere": cohere,
+    "cohere-v1": cohere_v1,
+    "dashscope": dashscope,
+    "mistral": openai_chat,
+    "ollama": ollama,
     "openai-chat": openai_chat,
     "openai-responses": openai_responses,
 }
