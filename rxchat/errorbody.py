@@ -229,8 +229,8 @@ def _validation(item: Any) -> str | None:
 
 
 def _code(layer: Mapping[str, Any]) -> str | int | None:
-    # Cohere's word for its code is `error_type`.
-    code = layer.get("code") or layer.get("error_type")
+    # Beside a flat message (Cohere) `error_type` is the code; beside a text `error` (text-generation-inference) it is the type.
+    code = layer.get("code") if "error" in layer or layer.get("code") else layer.get("error_type")
     if isinstance(code, bool) or not isinstance(code, str | int) or code == "":
         return None
     return code
