@@ -74,10 +74,8 @@ class Envelope(Stage[bytes, ChatEvent]):
         self._tail: Chain[ChatEvent, ChatEvent] = Chain(Normalizer(), self._aggregator)
         self._response_id = response_id or new_response_id()
         self._provenance = provenance
-        self._span: tuple[int, int] | None = None
         self._emit: Emit[ChatEvent] | None = None
         self._push: Emit[ChatEvent] = _closed
-        self._started = False
         self._ended = False
 
     def start(self, emit: Emit[ChatEvent]) -> None:
@@ -88,7 +86,7 @@ class Envelope(Stage[bytes, ChatEvent]):
         try:
             body = self._body or self._opened()
             body.feed(item, push)
-        except RxchatError as error:
+        except Exception as error:
             self._failed(error, emit)
             raise
 
@@ -98,7 +96,7 @@ class Envelope(Stage[bytes, ChatEvent]):
             (self._body or self._opened()).flush(push)
             if not self._ended:
                 raise IncompleteStreamError("the body ended before its protocol's end")
-        except RxchatError as error:
+        except Exception as error:
             self._failed(error, emit)
             raise
 
@@ -111,11 +109,7 @@ class Envelope(Stage[bytes, ChatEvent]):
                 # A refused answer: its head told more than the broken transfer does.
                 self._failed(known, emit)
                 raise
-        if isinstance(error, RxchatError):
-            self._failed(error, emit)
-        else:
-            # Not ours to judge (a user's operator in front of us): close what is open, the error goes on as it is (contract E12).
-            self._tail.fail(error, emit)
+        self._failed(error, emit)
 
     def abort(self, reason: str | None, emit: Emit[ChatEvent]) -> None:
         """
@@ -137,9 +131,15 @@ class Envelope(Stage[bytes, ChatEvent]):
         self._body = self._open_body()
         return self._body
 
-    def _failed(self, error: RxchatError, emit: Emit[ChatEvent]) -> None:
-        if not self._ended:
+    def _failed(self, error: Exception, emit: Emit[ChatEvent]) -> None:
+        if self._ended:
+            return
+        if isinstance(error, RxchatError):
             self._to(emit)(ErrorEvent(error))
+        else:
+            # Not ours to judge (a user's operator in front of us, a user's policy): close what is open, the error goes on as it is (contract E12).
+            self._ended = True
+            self._tail.fail(error, emit)
 
     def _to(self, emit: Emit[ChatEvent]) -> Emit[ChatEvent]:
         """
@@ -176,10 +176,10 @@ def _closed(event: Event) -> None:
 
 class BodyChain(Chain[bytes, ChatEvent]):
     """
-    Framer and parser; `span` is the byte range of the frame at hand.
+    Framer and parser; `span` is the byte range of the frame at hand, also of one that is at fault; None between frames.
     """
 
-    __slots__ = ("_spans", "span")
+    __slots__ = ("span",)
 
     def __init__(self, framer: Stage[bytes, Any], parser: Stage[Any, ChatEvent], *, provenance: bool) -> None:
         self.span: tuple[int, int] | None = None
@@ -198,6 +198,7 @@ class _Spans(Stage[Any, Any]):
     def feed(self, frame: Any, emit: Emit[Any]) -> None:
         self._body.span = (frame.start, frame.end)
         emit(frame)
+        self._body.span = None
 
 
 def response_stage(

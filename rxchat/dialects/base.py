@@ -45,6 +45,7 @@ __all__ = ["Context", "Dialect", "Option", "Parser", "UnknownPolicy", "UsageFold
 log = logging.getLogger("rxchat")
 
 UnknownPolicy: TypeAlias = str | Callable[[str, Any], None]
+UNKNOWN_POLICIES = ("raw", "ignore", "error")
 
 
 # --- the table line -------------------------------------------------------------------------------------------------------------------------------
@@ -121,6 +122,8 @@ class Dialect:
         context = Context(options=checked, **kwargs)
         if context.profile not in self.profiles:
             raise ConfigurationError(f"dialect {self.name} has no profile {context.profile}; it has: {', '.join(self.profiles)}")
+        if not callable(context.unknown) and context.unknown not in UNKNOWN_POLICIES:
+            raise ConfigurationError(f"unknown is one of {', '.join(UNKNOWN_POLICIES)} or a callable, not {context.unknown!r}")
         return context
 
 
