@@ -25,6 +25,8 @@ DIALECTS: Mapping[str, str] = {
     "cohere": "rxchat.dialects.cohere:COHERE",
     "cohere-v1": "rxchat.dialects.cohere:COHERE_V1",
     "dashscope": "rxchat.dialects.dashscope:DASHSCOPE",
+    "gemini": "rxchat.dialects.gemini:GEMINI",
+    "gemini-interactions": "rxchat.dialects.gemini_interactions:GEMINI_INTERACTIONS",
     "mistral": "rxchat.dialects.mistral:MISTRAL",
     "ollama": "rxchat.dialects.ollama:OLLAMA",
     "openai-chat": "rxchat.dialects.openai_chat:OPENAI_CHAT",

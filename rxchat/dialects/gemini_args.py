@@ -1,0 +1,134 @@
+"""
+Arguments of a Gemini call that come in pieces: paths and values, put together to one JSON object.
+
+    {"jsonPath": "$.items[0].name", "stringValue": "App", "willContinue": true}   {"jsonPath": "$.items[0].name", "stringValue": "le"}
+
+A path is `$` and names or indexes. A piece of text for a path that holds text goes on in it; any other value replaces what was there. Elements of an array
+come in order: an index behind a gap is malformed, so a short frame cannot ask for a long array.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+from rxchat.dialects.base import string
+from rxchat.strictjson import dumps
+
+__all__ = ["PartialArguments"]
+
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d{1,9})\]|\['((?:[^'\\]|\\.)*)'\]|\[\"((?:[^\"\\]|\\.)*)\"\]")
+_ESCAPE = re.compile(r"\\(.)")
+_VALUES = ("stringValue", "numberValue", "boolValue")
+
+
+class PartialArguments:
+    """
+    The arguments of one call as far as they have come. ValueError for a piece that fits nowhere.
+
+    `open` is True while a text was said to go on; `size` counts the code points of texts.
+    """
+
+    def __init__(self, given: Mapping[str, Any] | None = None, depth: int = 128) -> None:
+        self.open = False
+        self.size = 0
+        self._root: dict[str, Any] = dict(given or {})
+        self._depth = depth
+        self._path: tuple[str | int, ...] | None = None  # of the text at hand, joined once
+        self._pieces: list[str] = []
+
+    def add(self, piece: Mapping[str, Any]) -> None:
+        """
+        One element of `partialArgs`.
+        """
+        path = _path(piece.get("jsonPath"))
+        if len(path) >= self._depth:
+            raise ValueError("a path of arguments is too deep")
+        self.open = piece.get("willContinue") is True
+        value = _value(piece)
+        if isinstance(value, str):
+            self._text(path, value)
+        elif value is not _NOTHING:
+            self._join()
+            self._set(path, value)
+
+    def text(self) -> str:
+        """
+        The whole as compact JSON; empty where nothing was said.
+        """
+        self._join()
+        return dumps(self._root) if self._root else ""
+
+    def _text(self, path: tuple[str | int, ...], piece: str) -> None:
+        if path != self._path:
+            self._join()
+            before = self._get(path)
+            self._path, self._pieces = path, [before] if isinstance(before, str) else []
+            self._set(path, "")  # so that its place is where it was first named
+        self.size += len(piece)
+        self._pieces.append(piece)
+
+    def _join(self) -> None:
+        if self._path is not None:
+            self._set(self._path, "".join(self._pieces))
+            self._path = None
+
+    def _get(self, path: tuple[str | int, ...]) -> Any:
+        node: Any = self._root
+        for step in path:
+            if isinstance(node, dict):
+                node = node.get(step)
+            elif isinstance(node, list) and isinstance(step, int) and step < len(node):
+                node = node[step]
+            else:
+                return None
+        return node
+
+    def _set(self, path: tuple[str | int, ...], value: Any) -> None:
+        node: Any = self._root
+        for step, following in pairwise(path):
+            node = _enter(node, step, [] if isinstance(following, int) else {})
+        _enter(node, path[-1], value, replace=True)
+
+
+def _enter(node: Any, step: str | int, value: Any, *, replace: bool = False) -> Any:
+    """
+    What stands at a step of a path, made or replaced if need be.
+    """
+    if isinstance(step, str):
+        if not isinstance(node, dict):
+            raise ValueError(f"a path of arguments asks for {step!r} where no object is")
+        if replace:
+            node[step] = value
+        return node.setdefault(step, value)
+    if not isinstance(node, list) or step > len(node):
+        raise ValueError(f"a path of arguments asks for element {step} where there is no place for it")
+    if step == len(node):
+        node.append(value)
+    elif replace:
+        node[step] = value
+    return node[step]
+
+
+def _path(said: Any) -> tuple[str | int, ...]:
+    text = string(said) or ""
+    steps: list[str | int] = []
+    at = 1
+    while text.startswith("$") and (found := _STEP.match(text, at)):
+        name, index, single, double = found.groups()
+        steps.append(int(index) if index else name or _ESCAPE.sub(r"\1", single or double or ""))
+        at = found.end()
+    if not steps or at != len(text):
+        raise ValueError("a path of arguments cannot be read")
+    return tuple(steps)
+
+
+_NOTHING = object()
+
+
+def _value(piece: Mapping[str, Any]) -> Any:
+    if "nullValue" in piece:
+        return None
+    return next((piece[key] for key in _VALUES if piece.get(key) is not None), _NOTHING)

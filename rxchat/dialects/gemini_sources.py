@@ -1,0 +1,98 @@
+"""
+What Gemini's answers lean on: grounding, citations, URL contexts, and the places in the text they belong to.
+
+    groundingMetadata    {"groundingChunks": [{"web" | "retrievedContext" | "maps": {"uri", "title", "text"}}],
+                          "groundingSupports": [{"segment": {"startIndex", "endIndex", "text"}, "groundingChunkIndices"}]}
+    citationMetadata     {"citationSources" (Gemini) | "citations" (Vertex): [{"startIndex", "endIndex", "uri", "title"}]}
+    urlContextMetadata   {"urlMetadata": [{"retrievedUrl"}]}
+
+The wire counts bytes of the answer's UTF-8 and leaves out a start of 0; we count code points, and say nothing where the place is not in the text that has come
+or does not hold the words that are quoted. What is repeated from event to event is given once. Grounding chunks are SearchResults; those that support a
+segment, or none at all, are Citations too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rxchat.dialects.base import integer, mapping, sequence, string
+from rxchat.events import ChatEvent, Citation, SearchResult
+
+__all__ = ["Sources", "code_points"]
+
+_CHUNKS = ("web", "retrievedContext", "maps", "image")
+_QUERIES = ("webSearchQueries", "retrievalQueries", "imageSearchQueries")
+
+
+def code_points(text: str, start: Any, end: Any, quoted: str | None = None) -> tuple[int | None, int | None]:
+    """
+    A place in bytes of UTF-8 as one in code points; (None, None) where it is unsaid or wrong.
+    """
+    first, last = integer(start) or 0, integer(end)
+    raw = text.encode()
+    if last is None or not 0 <= first <= last <= len(raw):
+        return None, None
+    try:
+        before, inside = raw[:first].decode(), raw[first:last].decode()
+    except UnicodeDecodeError:
+        return None, None
+    return (len(before), len(before) + len(inside)) if quoted is None or quoted == inside else (None, None)
+
+
+class Sources:
+    """
+    The sources of one candidate.
+    """
+
+    def __init__(self, choice: int) -> None:
+        self.texts: list[str] = []  # the answer so far
+        self._choice = choice
+        self._chunks: list[Any] = []
+        self._seen: set[ChatEvent] = set()
+
+    def read(self, candidate: Mapping[str, Any]) -> Iterator[ChatEvent]:
+        """
+        The new sources of one event of a candidate.
+        """
+        for event in self._all(candidate):
+            if event not in self._seen:
+                self._seen.add(event)
+                yield event
+
+    def _all(self, candidate: Mapping[str, Any]) -> Iterator[ChatEvent]:
+        cited = mapping(candidate.get("citationMetadata"))
+        for source in (*sequence(cited.get("citationSources")), *sequence(cited.get("citations"))):
+            yield self._citation(mapping(source), mapping(source))
+        yield from self._grounding(mapping(candidate.get("groundingMetadata")))
+        for page in sequence(mapping(candidate.get("urlContextMetadata")).get("urlMetadata")):
+            url = string(mapping(page).get("retrievedUrl"))
+            if url:
+                yield Citation(url, choice=self._choice)
+
+    def _grounding(self, said: Mapping[str, Any]) -> Iterator[ChatEvent]:
+        queries = [query for key in _QUERIES for query in sequence(said.get(key))]
+        query = string(queries[0]) if len(queries) == 1 else None
+        chunks = sequence(said.get("groundingChunks"))
+        self._chunks = chunks or self._chunks
+        for chunk in map(_source, chunks):
+            yield SearchResult(string(chunk.get("uri")), string(chunk.get("title")), string(chunk.get("text")), query)
+        supports = [mapping(support) for support in sequence(said.get("groundingSupports"))]
+        used = {k: support for support in reversed(supports) for k in sequence(support.get("groundingChunkIndices"))}
+        # In the order of the chunks, so that sources stand as the provider listed them; then the further places of each.
+        for k, chunk in enumerate(map(_source, chunks)):
+            yield self._citation(chunk, mapping(mapping(used.get(k)).get("segment")))
+        for support in supports:
+            for k in sequence(support.get("groundingChunkIndices")):
+                if isinstance(k, int) and 0 <= k < len(self._chunks):
+                    yield self._citation(_source(self._chunks[k]), mapping(support.get("segment")))
+
+    def _citation(self, source: Mapping[str, Any], place: Mapping[str, Any]) -> Citation:
+        quoted = string(place.get("text")) if place is not source else None
+        start, end = code_points("".join(self.texts), place.get("startIndex"), place.get("endIndex"), quoted) if "endIndex" in place else (None, None)
+        file = string(source.get("documentName")) or string(source.get("fileSearchStore"))
+        return Citation(string(source.get("uri")), string(source.get("title")), quoted, file, None, start, end, self._choice)
+
+
+def _source(chunk: Any) -> Mapping[str, Any]:
+    return next((said for key in _CHUNKS if (said := mapping(mapping(chunk).get(key)))), {})
