@@ -5,11 +5,15 @@ The OpenAI chat dialect, frame by frame: what its parser says, how it ends, what
 from __future__ import annotations
 
 import base64
+import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rxchat.dialects import DIALECTS, Context, Dialect, dialect_names, get_dialect
+from rxchat.dialects.openai_chat import OpenAIChatParser
 from rxchat.errors import ConfigurationError, DialectError, IncompleteStreamError, InvalidJSONError, LimitExceeded, ProviderError, Verdict
 from rxchat.events import (
     ChatEvent,
@@ -41,6 +45,7 @@ from rxchat.framing.frames import JsonRecord, SseEvent, StrayText, Undispatched
 from rxchat.limits import Limits
 from rxchat.pipeline import Head
 from rxchat.response import FinishReason, ToolCall
+from rxchat.stage import Emit
 from tests.dialects.chat_wire import (
     DIALECT,
     DONE,
@@ -239,6 +244,38 @@ def test_hot_path_says_the_same() -> None:
     )
     assert "abxcdef" == texts(events)
     assert [UsageUpdate, ThinkingDelta] == [type(event) for event in events if not isinstance(event, TextDelta)]
+
+
+class SlowParser(OpenAIChatParser):
+    """
+    The parser without its short ways.
+    """
+
+    def on_event(self, value: Any, event: SseEvent, emit: Emit[ChatEvent]) -> None:
+        self._frame(value, event.event, emit)
+
+
+FRAMES: list[Any] = [frame for frame, _ in SAYS.values() if type(frame) is dict] + [
+    text("a"),
+    text("b", 1),
+    finish(),
+    delta(role="assistant", content="c"),
+    calls(call("x", index=0)),
+]
+
+
+@given(st.lists(st.sampled_from(FRAMES), max_size=12))
+def test_short_ways_change_nothing(frames: list[Wire]) -> None:
+    """
+    Whatever frames follow each other, the short ways say what the long one says.
+    """
+    wire = [SseEvent(json.dumps(frame).encode()) for frame in (text("a"), *frames)]
+    slow: list[ChatEvent] = []
+    parser = SlowParser(DIALECT.context())
+    for frame in wire:
+        parser.feed(frame, slow.append)
+    quick = [event for event in parse(wire)[0] if not isinstance(event, StepEnd | ResponseEnd)]
+    assert quick == slow
 
 
 def test_loud_frames_leave_the_hot_path() -> None:
