@@ -236,6 +236,8 @@ class Choice:
             self._refusal(said.get("refusal"), emit)
         elif kind == "image_url":
             self._image(said, emit)
+        elif kind == "tool_reference":
+            self._host.emit_new(annotated([said], self.index), emit)
         else:
             self._host.unknown(f"content.{kind}", part, emit)
 

@@ -132,6 +132,10 @@ SAYS: dict[str, tuple[Wire, list[ChatEvent]]] = {
         text([{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]),
         [MediaDone("image", "image/png", "AAAA")],
     ),
+    "a reference part": (
+        text([{"type": "text", "text": "a"}, {"type": "tool_reference", "tool": "web_search", "title": "A", "url": "https://a.example"}]),
+        [TextDelta("a"), Citation("https://a.example", "A")],
+    ),
     "an unknown part": (text([{"type": "hologram", "x": 1}]), [Raw("content.hologram", {"type": "hologram", "x": 1})]),
     "a part that is no object": (text([7]), [Raw("content.part", 7)]),
     "images": (delta(images=[{"image_url": "https://i.example"}]), [MediaDone("image", url="https://i.example")]),
