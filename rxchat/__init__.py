@@ -161,14 +161,16 @@ _HOMES = (
 )
 
 
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        for home in _HOMES:
-            module = import_module(f"rxchat.{home}")
-            if name in module.__all__:
-                globals()[name] = found = getattr(module, name)
-                return found
-    raise AttributeError(f"module 'rxchat' has no attribute {name!r}")
+if not TYPE_CHECKING:  # a checker is to see what is not there
+
+    def __getattr__(name: str) -> Any:
+        if name in __all__:
+            for home in _HOMES:
+                module = import_module(f"rxchat.{home}")
+                if name in module.__all__:
+                    globals()[name] = found = getattr(module, name)
+                    return found
+        raise AttributeError(f"module 'rxchat' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
