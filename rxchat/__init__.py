@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rxchat.client import Call, ChatModel
     from rxchat.demand import to_async_iterable
     from rxchat.errors import RxchatError, Verdict
     from rxchat.events import (
@@ -74,7 +75,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Abort",
+    "Call",
     "ChatEvent",
+    "ChatModel",
     "ChatResponse",
     "Citation",
     "ContentFilter",
@@ -158,6 +161,7 @@ _HOMES = (
     "ui",
     "hub",
     "pipeline",
+    "client",
 )
 
 

@@ -198,6 +198,15 @@ def test_what_a_later_version_may_add(text: str, expected: ChatEvent) -> None:
     assert loads(text.encode()) == expected
 
 
+def test_what_was_set_on_an_error_later() -> None:
+    """
+    A position, a code that its constructor does not take: read back all the same.
+    """
+    error = err.ToolError("x")
+    error.offset, error.code, error.retryable = 3, "c", True
+    assert said(error_from_dict(error_to_dict(error))) == said(error)
+
+
 def test_an_error_of_another_class() -> None:
     """
     A subclass is written as the nearest of ours; a class we do not know reads as the one with its verdict, else as the base.
