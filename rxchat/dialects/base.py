@@ -46,6 +46,8 @@ log = logging.getLogger("rxchat")
 
 UnknownPolicy: TypeAlias = str | Callable[[str, Any], None]
 UNKNOWN_POLICIES = ("raw", "ignore", "error")
+# How a fault of a dialect itself is worded.
+UNREADABLE = "the dialect could not read this frame"
 
 
 # --- the table line -------------------------------------------------------------------------------------------------------------------------------
@@ -153,6 +155,7 @@ class Parser(Stage[Frame, ChatEvent]):
         self.model: str | None = None
         # Mangled names: a dialect's own attributes cannot collide with them.
         self.__frames = 0
+        self.__most, self.__depth = context.limits.events, context.limits.json_depth
         self.__output = 0
         self.__arguments: dict[Any, int] = {}
         self.__emit: Emit[ChatEvent] | None = None
@@ -186,7 +189,7 @@ class Parser(Stage[Frame, ChatEvent]):
 
     def on_sentinel(self, event: SseEvent, emit: Emit[ChatEvent]) -> bool:
         """
-        Look at an event before its data are parsed as JSON; True if it was a sentinel (`[DONE]`) and is done with.
+        Look at an event before its data are parsed as JSON; True if it was a sentinel (`[DONE]`) and is done with. Data that begin an object are none.
         """
         return False
 
@@ -300,9 +303,12 @@ class Parser(Stage[Frame, ChatEvent]):
         self.__frames += 1
         self.offset = frame.start
         try:
-            if self.__frames > self.limits.events:
-                raise LimitExceeded("events", self.limits.events, frame.start)
-            self._dispatch(frame, self.__out)
+            if self.__frames > self.__most:
+                raise LimitExceeded("events", self.__most, frame.start)
+            if type(frame) is not SseEvent:
+                self._dispatch(frame, self.__out)
+            elif frame.raw[:1] == b"{" or not self.on_sentinel(frame, self.__out):
+                self.on_event(loads(frame.raw, offset=frame.data_start, depth=self.__depth), frame, self.__out)
         except RxchatError as error:
             if error.offset is None:
                 error.offset = frame.start
@@ -310,7 +316,7 @@ class Parser(Stage[Frame, ChatEvent]):
             raise
         except Exception as error:
             # Whatever a frame looks like, a subscriber meets errors of our tree only; the cause keeps the fault of the dialect visible.
-            failure = DialectError(f"the dialect could not read this frame ({type(error).__name__})", frame.start)
+            failure = DialectError(f"{UNREADABLE} ({type(error).__name__})", frame.start)
             self._leave(failure, emit)
             raise failure from error
 
@@ -326,10 +332,7 @@ class Parser(Stage[Frame, ChatEvent]):
         self._leave(error, emit)
 
     def _dispatch(self, frame: Frame, emit: Emit[ChatEvent]) -> None:
-        if type(frame) is SseEvent:
-            if not self.on_sentinel(frame, emit):
-                self.on_event(loads(frame.raw, offset=frame.data_start, depth=self.limits.json_depth), frame, emit)
-        elif isinstance(frame, JsonRecord):
+        if isinstance(frame, JsonRecord):
             self.on_record(frame.value, frame, emit)
         elif isinstance(frame, AwsMessage):
             self.on_message(frame, emit)
@@ -355,11 +358,10 @@ class Parser(Stage[Frame, ChatEvent]):
         `emit`, with the limits on what a response may make its consumers hold; refused before it is shown.
         """
         output, arguments = self.limits.output, self.limits.tool_arguments
-        texts = (TextDelta, ThinkingDelta, RefusalDelta)
 
         def counted(event: ChatEvent) -> None:
             kind = type(event)
-            if kind in texts:
+            if kind is TextDelta or kind is ThinkingDelta or kind is RefusalDelta:
                 self.__output += len(event.text)  # type: ignore[union-attr,arg-type]
                 if self.__output > output:
                     raise LimitExceeded("output", output, self.offset)
