@@ -5,8 +5,9 @@ Gemini's generateContent (Gemini API and Vertex): an event stream, a streamed JS
 
 The end is a finishReason of every candidate seen, or a blockReason, and then the end of the body: a finishReason may come in every event, and text behind it,
 so the last one counts (contract P9). In an array the closing bracket is that end, in an event stream a clean EOF; a last event without its blank line counts
-if its JSON is whole. Enums may be words or integers and are kept as sent. A blocked prompt is a content filter whatever else is said; its blockReason is in
-`metadata`, since no finishReason came. A finish that rejects a call (MALFORMED_..., UNEXPECTED_...) or that no table knows leaves all calls incomplete (P2).
+if its JSON is whole. Enums may be words or integers: a finishReason is always told as the word. A blocked prompt is a content filter whatever else is said;
+its blockReason is in `metadata`, since no finishReason came. A finish that rejects a call (MALFORMED_..., UNEXPECTED_...) or that no table knows leaves all
+calls incomplete (P2).
 
 Usage is a snapshot, merged field by field: input = prompt + toolUsePrompt, output = candidates + thoughts (P4). `metadata` keeps finishMessage, avgLogprobs,
 logprobs, what was searched for and the search entry point.
@@ -218,8 +219,8 @@ class GeminiParser(Parser):
         if raw not in _UNSAID:
             if isinstance(raw, bool) or not isinstance(raw, str | int):
                 raise self.malformed(f"a finishReason is {type(raw).__name__}")
-            candidate.finish_raw = raw
-            candidate.reason = self.finish_reasons.get(_word(raw), FinishReason.OTHER)
+            candidate.finish_raw = _word(raw)
+            candidate.reason = self.finish_reasons.get(candidate.finish_raw, FinishReason.OTHER)
         self._filtered(candidate, said, raw not in _UNSAID and candidate.reason is FinishReason.CONTENT_FILTER, emit)
 
     def _filtered(self, candidate: Candidate, said: Mapping[str, Any], decided: bool, emit: Emit[ChatEvent]) -> None:
@@ -229,7 +230,7 @@ class GeminiParser(Parser):
         ratings = [mapping(rating) for rating in sequence(said.get("safetyRatings"))]
         categories = [str(rating.get("category")) for rating in ratings if rating.get("blocked") is True]
         if decided and not categories and not any(decisive for _, decisive in candidate.blocks):
-            categories = [_word(candidate.finish_raw)]
+            categories = [str(candidate.finish_raw)]
         for category in categories:
             if (category, decided) not in candidate.blocks:
                 candidate.blocks.add((category, decided))
@@ -267,7 +268,7 @@ class GeminiParser(Parser):
         return super().seed([*alternatives, *others])
 
 
-def _word(raw: Any) -> str:
+def _word(raw: str | int) -> str:
     """
     An enum's word, also where it was sent as a number.
     """

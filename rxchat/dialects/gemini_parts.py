@@ -6,9 +6,9 @@ The parts of a Gemini candidate, one by one, as events.
     executableCode, codeExecutionResult      the provider's tool "codeExecution"; toolCall, toolResponse: the one of their toolType
     inlineData, fileData                     MediaDone; MediaPartial where it is a thought
 
-Signatures go back to the provider in the part they came with. On a thought: the signature of its block. On a call: its metadata {"thoughtSignature"}.
-On a part of the provider's tools: in its payload. On text (also an empty one) or media: a block of thinking of its own, without text, right behind that
-part, whose item id says what it signs ("text-1", the first signed text); sent back as an empty text part with that signature, as the provider does.
+Signatures go back to the provider with the part they came with. On a thought: the signature of its block. On a call: its metadata {"thoughtSignature"}.
+On a part of the provider's tools: in its payload. On text (also an empty one) or media: a provider item right behind that part, whose `raw` is an empty text
+part with the signature, as the provider itself sends them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,18 @@ from typing import Any
 from rxchat.dialects.base import Parser, mapping, string
 from rxchat.dialects.gemini_calls import Calls
 from rxchat.dialects.gemini_sources import Sources
-from rxchat.events import ChatEvent, MediaDone, MediaPartial, ServerToolResult, ServerToolStart, TextDelta, ThinkingDelta, ThinkingSignature
+from rxchat.events import (
+    PROVIDER_ITEM,
+    ChatEvent,
+    Custom,
+    MediaDone,
+    MediaPartial,
+    ServerToolResult,
+    ServerToolStart,
+    TextDelta,
+    ThinkingDelta,
+    ThinkingSignature,
+)
 from rxchat.response import FinishReason
 from rxchat.stage import Emit
 
@@ -33,7 +44,7 @@ _FAILED = ("OUTCOME_FAILED", "OUTCOME_DEADLINE_EXCEEDED", 2, 3)
 
 class Candidate:
     """
-    One candidate of the answer: its calls, its sources, its finish. `finish_raw` is the last one as sent.
+    One candidate of the answer: its calls, its sources, its finish. `finish_raw` is the word of the last one.
     """
 
     def __init__(self, host: Parser, index: int) -> None:
@@ -41,10 +52,9 @@ class Candidate:
         self.index = index
         self.calls = Calls(host, index)
         self.sources = Sources(index)
-        self.finish_raw: str | int | None = None
+        self.finish_raw: str | None = None
         self.reason = FinishReason.UNKNOWN
         self.blocks: set[tuple[str, bool]] = set()  # what was said to be blocked, and whether that decided
-        self._signed: dict[str, int] = {}
 
     @property
     def finished(self) -> bool:
@@ -64,7 +74,7 @@ class Candidate:
         if key is not None:
             _PARTS[key](self, part, signature, emit)
         elif signature:
-            self._sign("text", signature, part, emit)
+            self._sign(signature, part, emit)
         elif set(part) - _SILENT:
             self.host.unknown("part", part, emit)
 
@@ -79,7 +89,7 @@ class Candidate:
             if self.finished and self.index == 0:
                 self.host.after_finish += 1
             emit(TextDelta(text, choice=self.index))
-        self._sign("text", signature, part, emit)
+        self._sign(signature, part, emit)
 
     def _call(self, part: Mapping[str, Any], signature: str | None, emit: Emit[ChatEvent]) -> None:
         if not self.calls.part(part["functionCall"], signature, emit):
@@ -112,20 +122,20 @@ class Candidate:
             raise self.host.malformed("inlineData without data")
         event = MediaPartial if part.get("thought") is True else MediaDone
         emit(event(media_kind(mime), mime, data, choice=self.index))
-        self._sign("media", signature, part, emit)
+        self._sign(signature, part, emit)
 
     def _file(self, part: Mapping[str, Any], signature: str | None, emit: Emit[ChatEvent]) -> None:
         said = mapping(part["fileData"])
         mime = string(said.get("mimeType"))
         emit(MediaDone(media_kind(mime), mime, url=string(said.get("fileUri")), choice=self.index))
-        self._sign("media", signature, part, emit)
+        self._sign(signature, part, emit)
 
-    def _sign(self, what: str, signature: str | None, part: Mapping[str, Any], emit: Emit[ChatEvent]) -> None:
+    def _sign(self, signature: str | None, part: Mapping[str, Any], emit: Emit[ChatEvent]) -> None:
         if signature and part.get("thought") is True:
             emit(ThinkingSignature(signature, choice=self.index))
-        elif signature:
-            self._signed[what] = number = self._signed.get(what, 0) + 1
-            emit(ThinkingSignature(signature, item_id=f"{what}-{number}", choice=self.index))
+        elif signature and self.index == 0:
+            # Only choice 0 goes on in the next request.
+            emit(Custom(PROVIDER_ITEM, {"type": "thoughtSignature", "raw": {"text": "", "thoughtSignature": signature}}))
 
 
 def media_kind(mime: str | None) -> str:
