@@ -4,11 +4,11 @@ What a verdict means outside: the outcome word, the exit code, and the JSON reco
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from rxchat.errors import RxchatError, Verdict
+from rxchat.errors import InvalidJSONError, RxchatError, Verdict
 from rxchat.response import COUNTERS, ChatResponse, CitationPart, ToolCall, Usage
+from rxchat.strictjson import loads
 
 __all__ = ["error_record", "exit_code", "outcome_word", "response_record"]
 
@@ -85,8 +85,20 @@ def _answer(response: ChatResponse) -> dict[str, Any]:
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    arguments = dict(call.arguments) if isinstance(call.arguments, Mapping) else None
-    return {"id": call.id, "name": call.name, "arguments": arguments, "arguments_text": call.arguments_text}
+    return {"id": call.id, "name": call.name, "arguments": _arguments(call), "arguments_text": call.arguments_text, "complete": call.complete}
+
+
+def _arguments(call: ToolCall) -> Any:
+    """
+    The arguments for reading. A recording also shows those of a call that no finish allowed, if its text is one object: `complete` tells that it may not run.
+    """
+    if call.arguments is not None or call.kind != "function" or not call.arguments_text:
+        return call.arguments
+    try:
+        found = loads(call.arguments_text)
+    except InvalidJSONError:
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _citation(part: CitationPart) -> dict[str, Any]:

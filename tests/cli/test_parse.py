@@ -71,7 +71,9 @@ def test_calls_citations_and_other_choices(capsys: pytest.CaptureFixture[str], t
     code, (line,) = parsed(capsys, *write(tmp_path, tools=TOOLS))
     response = line["response"]
     assert code == 0
-    assert response["tool_calls"] == [{"id": "a", "name": "weather", "arguments": {"city": "Rome"}, "arguments_text": '{"city": "Rome"}'}]
+    assert response["tool_calls"] == [
+        {"id": "a", "name": "weather", "arguments": {"city": "Rome"}, "arguments_text": '{"city": "Rome"}', "complete": True}
+    ]
     assert response["citations"] == [{"url": "https://example.com/a", "title": None, "quoted": None, "file": None}]
     assert [(other["text"], other["finish_reason"]) for other in response["alternatives"]] == [("Other.", "stop")]
 
@@ -231,3 +233,14 @@ def test_an_aborted_answer_has_an_error(capsys: pytest.CaptureFixture[str], tmp_
     code = main(["parse", "--json", "--dialect", "openai-responses", *write(tmp_path, body=body)])
     line = json.loads(capsys.readouterr().out)
     assert (code, line["outcome"], line["verdict"], line["error"]["verdict"]) == (1, "aborted", "ABORTED", "ABORTED")
+
+
+def test_arguments_of_a_call_that_may_not_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    A whole call in an answer cut by length is shown with its arguments, and marked; half a call has its text only.
+    """
+    calls = [{"index": k, "id": f"c{k}", "function": {"name": "f", "arguments": text}} for k, text in enumerate(('{"a":1}', '{"a":'))]
+    (path,) = write(tmp_path, cut=chat({"delta": {"tool_calls": calls}, "finish_reason": "length"}))
+    _, (shown,) = parsed(capsys, path)
+    assert [(call["arguments"], call["complete"]) for call in shown["response"]["tool_calls"]] == [({"a": 1}, False), (None, False)]
+    assert shown["committable"] is False
