@@ -5,6 +5,8 @@ Choices: the API demands `max_tokens`; unsaid, it is `DEFAULT_MAX_TOKENS`, and a
 `system`. User and tool messages that follow each other are one user turn, results first, as the API wants them. Thinking goes back exactly as it came,
 with its signature; thinking without one (of another provider) is not sent, the API refuses it. `reasoning_budget` is a fixed thinking budget,
 `reasoning_effort` "none" switches thinking off, any other word is `output_config.effort` with adaptive thinking.
+
+The version is the one whose stream the dialect reads and whose models take sampling options; `extra_headers` may name a later one.
 """
 
 from __future__ import annotations
@@ -59,13 +61,13 @@ def build(call: ModelCall) -> WireRequest:
     return WireRequest(f"{call.base_url.rstrip('/')}/v1/messages", merge_extra(body, call.request.extra), headers | dict(call.request.extra_headers))
 
 
-def message_body(call: ModelCall) -> dict[str, Any]:
+def message_body(call: ModelCall, dialect: str = NAME) -> dict[str, Any]:
     """
-    The body without model and stream: what Bedrock's Invoke takes as well.
+    The body without model and stream: what Bedrock's Invoke takes as well. `dialect` is named in refusals.
     """
-    refuse_options(call, NAME, "seed", "presence_penalty", "frequency_penalty")
+    refuse_options(call, dialect, "seed", "presence_penalty", "frequency_penalty")
     if call.request.response_format == "json":
-        raise ConfigurationError("anthropic has no plain JSON mode; give a JsonSchema")
+        raise ConfigurationError(f"{dialect} has no plain JSON mode; give a JsonSchema")
     system, messages = split_system(call.messages)
     body: dict[str, Any] = {"max_tokens": call.request.max_tokens or DEFAULT_MAX_TOKENS, "messages": list(_turns(messages))}
     body |= drop_none(system=system)
@@ -75,7 +77,7 @@ def message_body(call: ModelCall) -> dict[str, Any]:
         top_k=call.request.top_k,
         stop_sequences=list(call.request.stop) or None,
     )
-    return body | _thinking(call.request) | _tools(call)
+    return body | _thinking(call.request) | _tools(call, dialect)
 
 
 def _thinking(request: RequestOptions) -> dict[str, Any]:
@@ -93,16 +95,16 @@ def _thinking(request: RequestOptions) -> dict[str, Any]:
     return wire
 
 
-def _tools(call: ModelCall) -> dict[str, Any]:
+def _tools(call: ModelCall, dialect: str) -> dict[str, Any]:
     if not call.tools:
-        refuse_options(call, f"{NAME} without tools", "tool_choice", "parallel_tool_calls")
+        refuse_options(call, f"{dialect} without tools", "tool_choice", "parallel_tool_calls")
         return {}
-    return {"tools": [_tool(tool) for tool in call.tools]} | _choice(call)
+    return {"tools": [_tool(tool, dialect) for tool in call.tools]} | _choice(call)
 
 
-def _tool(tool: ToolSpec) -> dict[str, Any]:
+def _tool(tool: ToolSpec, dialect: str) -> dict[str, Any]:
     if tool.kind != "function":
-        raise ConfigurationError(f"anthropic has no free-form tools: {tool.name}")
+        raise ConfigurationError(f"{dialect} has no free-form tools: {tool.name}")
     return drop_none(name=tool.name, description=tool.description or None, input_schema=dict(tool.parameters), strict=tool.strict)
 
 

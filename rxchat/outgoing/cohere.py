@@ -1,7 +1,7 @@
 """
 Requests of Cohere's chat v2.
 
-Choices: a call's plan and reasoning go back as `tool_plan` and thinking content; results are documents of a tool message. `tool_choice` is "required" or "none"
+Choices: a call's plan and reasoning go back as `tool_plan` and thinking content; results are texts. `tool_choice` is "required" or "none"
 only; the API chooses by itself otherwise.
 """
 
@@ -102,8 +102,7 @@ def _messages(message: Message) -> Iterator[dict[str, Any]]:
     if message.role is Role.TOOL:
         for part in message.parts:
             if isinstance(part, ToolResultPart):
-                document = {"type": "document", "document": {"data": result_text(part)}}
-                yield {"role": "tool", "tool_call_id": part.call_id, "content": [document]}
+                yield {"role": "tool", "tool_call_id": part.call_id, "content": result_text(part)}
     elif message.role is Role.ASSISTANT:
         yield _assistant(message)
     elif all(isinstance(part, TextPart) for part in message.parts):

@@ -1,9 +1,9 @@
 """
 Requests of Gemini's generateContent.
 
-Choices: system texts are `systemInstruction`; schemas go as JSON Schema (`parametersJsonSchema`, `responseJsonSchema`). A part's `thoughtSignature` goes back where it
-stood: on the call (`ToolCall.metadata`), or on the part it was kept with (`ProviderItemPart`). Thoughts are asked for (`includeThoughts`) where reasoning is; they
-are not sent back as text. `reasoning_effort` is `thinkingLevel`, "none" a budget of 0. A result that is no object is wrapped as `{"result": ...}`, a failed one
+Choices: system texts are `systemInstruction`; schemas go as JSON Schema (`parametersJsonSchema`, `responseJsonSchema`). A part's `thoughtSignature`
+goes back where it stood: on the call (`ToolCall.metadata`), or on the part it was kept with (`ProviderItemPart`). Thoughts are asked for
+(`includeThoughts`) where reasoning is; they are not sent back as text. `reasoning_effort` is `thinkingLevel`, "none" a budget of 0. A result that is no object is wrapped as `{"result": ...}`, a failed one
 as `{"error": ...}`.
 """
 
@@ -37,7 +37,7 @@ SIGNATURE = "thoughtSignature"
 
 def build(call: ModelCall) -> WireRequest:
     """
-    POST {base_url}/v1beta/models/{model}:streamGenerateContent?alt=sse (or :generateContent), key in `x-goog-api-key`.
+    POST {base_url}/models/{model}:streamGenerateContent?alt=sse (or :generateContent), key in `x-goog-api-key`; `base_url` holds the version.
 
     ConfigurationError for parallel_tool_calls, which this protocol has no field for.
     """
@@ -55,7 +55,7 @@ def build(call: ModelCall) -> WireRequest:
     headers = {"content-type": "application/json"} | ({"x-goog-api-key": call.api_key} if call.api_key else {})
     verb = "streamGenerateContent?alt=sse" if request.stream else "generateContent"
     model = call.model if "/" in call.model else f"models/{call.model}"
-    url = f"{call.base_url.rstrip('/')}/v1beta/{model}:{verb}"
+    url = f"{call.base_url.rstrip('/')}/{model}:{verb}"
     return WireRequest(url, merge_extra(body, request.extra), headers | dict(request.extra_headers))
 
 
@@ -108,15 +108,20 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
 
 
 def _contents(messages: tuple[Message, ...], names: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """
+    Messages as turns of user and model; neighbours of one side are one turn.
+    """
+    side, parts = "", list[dict[str, Any]]()
     for message in messages:
-        if message.role is Role.ASSISTANT:
-            parts = [wire for part in message.parts for wire in _said(part, names)]
-            role = "model"
-        else:
-            parts = [_asked(part, names) for part in message.parts]
-            role = "user"
-        if parts:
-            yield {"parts": parts, "role": role}
+        speaker = "model" if message.role is Role.ASSISTANT else "user"
+        if parts and speaker != side:
+            yield {"parts": parts, "role": side}
+            parts = []
+        side = speaker
+        for part in message.parts:
+            parts += _said(part, names) if speaker == "model" else [_asked(part, names)]
+    if parts:
+        yield {"parts": parts, "role": side}
 
 
 def _asked(part: Part, names: Mapping[str, str]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """
 Requests of Mistral's chat completions: OpenAI's, with some words of its own.
 
-`seed` is `random_seed`, "required" is "any", results name their tool, thinking goes back as a part of the content. Usage comes without being asked for.
+`seed` is `random_seed`, "required" is "any", there is `top_k`, results name their tool, thinking goes back as a part of the content, audio and
+documents have parts of their own. Usage comes without being asked for.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from typing import Any
 
 import attrs
 
+from rxchat.errors import ConfigurationError
 from rxchat.outgoing import openai_chat
-from rxchat.outgoing.common import ModelCall, WireRequest, merge_extra, refuse_options, tool_names
+from rxchat.outgoing.common import ModelCall, WireRequest, data_url, drop_none, merge_extra, refuse_options, tool_names
 from rxchat.prompt import Message, Role
-from rxchat.response import ThinkingPart
+from rxchat.response import MediaPart, Part, ThinkingPart
 
 __all__ = ["build"]
 
@@ -25,18 +27,29 @@ def build(call: ModelCall) -> WireRequest:
     """
     POST {base_url}/chat/completions, bearer key.
 
-    ConfigurationError for top_k and reasoning_budget, which this protocol has no field for.
+    ConfigurationError for reasoning_budget and free-form tools, which this protocol has no field for.
     """
-    refuse_options(call, NAME, "top_k", "reasoning_budget")
-    plain = attrs.evolve(call, request=attrs.evolve(call.request, extra={}), options=QUIRKS | dict(call.options))
-    wire = openai_chat.build(plain)
-    body = dict(wire.body)
+    refuse_options(call, NAME, "reasoning_budget")
+    for tool in call.tools:
+        if tool.kind != "function":
+            raise ConfigurationError(f"{NAME} has no free-form tools: {tool.name}")
+    plain = attrs.evolve(call, request=attrs.evolve(call.request, extra={}, top_k=None), options=QUIRKS | dict(call.options))
+    wire = openai_chat.chat_request(plain, NAME, _part)
+    body = dict(wire.body) | drop_none(top_k=call.request.top_k)
     if "seed" in body:
         body["random_seed"] = body.pop("seed")
     if body.get("tool_choice") == "required":
         body["tool_choice"] = "any"
     body["messages"] = _messages(call.messages, body["messages"])
     return attrs.evolve(wire, body=merge_extra(body, call.request.extra))
+
+
+def _part(part: Part) -> dict[str, Any]:
+    if isinstance(part, MediaPart) and part.kind == "audio":
+        return {"type": "input_audio", "input_audio": part.data or part.url}
+    if isinstance(part, MediaPart) and part.kind == "file":
+        return {"type": "document_url", "document_url": part.url or data_url(part)} | drop_none(document_name=part.name)
+    return openai_chat.content_part(part)
 
 
 def _messages(messages: tuple[Message, ...], built: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -7,8 +7,8 @@ Quirks of a preset (`ModelCall.options`): `max_tokens_field`, `include_usage` (f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 from rxchat.errors import ConfigurationError
 from rxchat.outgoing.common import (
@@ -27,7 +27,9 @@ from rxchat.outgoing.common import (
 from rxchat.prompt import Message, RequestOptions, Role, ToolSpec
 from rxchat.response import MediaPart, Part, ProviderItemPart, RefusalPart, TextPart, ThinkingPart, ToolCall, ToolResultPart
 
-__all__ = ["build"]
+__all__ = ["build", "chat_request", "content_part"]
+
+ToPart: TypeAlias = Callable[[Part], dict[str, Any]]
 
 NAME = "openai-chat"
 # A ProviderItemPart of this type goes back as the assistant message's own key (OpenRouter and its kin).
@@ -41,12 +43,20 @@ def build(call: ModelCall) -> WireRequest:
 
     ConfigurationError for top_k and reasoning_budget (but by OpenRouter's `reasoning`), and for content this protocol has no part for.
     """
+    return chat_request(call, NAME, content_part)
+
+
+def chat_request(call: ModelCall, dialect: str, to_part: ToPart) -> WireRequest:
+    """
+    The request of a dialect that is this protocol with its own words for media; `dialect` is named in refusals.
+    """
     reasoning = call.options.get("reasoning", "effort")
-    refuse_options(call, NAME, "top_k", *(() if reasoning == "object" else ("reasoning_budget",)))
-    body: dict[str, Any] = {"model": call.model, "messages": [wire for message in call.messages for wire in _messages(message, call.options)]}
+    refuse_options(call, dialect, "top_k", *(() if reasoning == "object" else ("reasoning_budget",)))
+    messages = [wire for message in call.messages for wire in _messages(message, call.options, to_part)]
+    body: dict[str, Any] = {"model": call.model, "messages": messages}
     body |= _sampling(call.request, call.options)
     body |= _reasoning(call.request, reasoning)
-    body |= _tools(call)
+    body |= _tools(call, dialect)
     body |= _format(call.request)
     if call.request.stream:
         body["stream"] = True
@@ -79,10 +89,10 @@ def _reasoning(request: RequestOptions, style: str) -> dict[str, Any]:
     return drop_none(reasoning_effort=request.reasoning_effort)
 
 
-def _tools(call: ModelCall) -> dict[str, Any]:
+def _tools(call: ModelCall, dialect: str) -> dict[str, Any]:
     choice = call.request.tool_choice
     if not call.tools:
-        refuse_options(call, f"{NAME} without tools", "tool_choice", "parallel_tool_calls")
+        refuse_options(call, f"{dialect} without tools", "tool_choice", "parallel_tool_calls")
         return {}
     wire: dict[str, Any] = {"tools": [_tool(tool) for tool in call.tools]}
     if choice in ("auto", "none", "required"):
@@ -111,7 +121,7 @@ def _format(request: RequestOptions) -> dict[str, Any]:
 # --- messages -------------------------------------------------------------------------------------------------------------------------------------
 
 
-def _messages(message: Message, quirks: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _messages(message: Message, quirks: Mapping[str, Any], to_part: ToPart) -> Iterator[dict[str, Any]]:
     if message.role is Role.TOOL:
         for part in message.parts:
             if not isinstance(part, ToolResultPart):
@@ -120,16 +130,19 @@ def _messages(message: Message, quirks: Mapping[str, Any]) -> Iterator[dict[str,
     elif message.role is Role.ASSISTANT:
         yield _assistant(message, quirks)
     else:
-        yield {"role": message.role.value, "content": _content(message.parts)}
+        yield {"role": message.role.value, "content": _content(message.parts, to_part)}
 
 
-def _content(parts: tuple[Part, ...]) -> str | list[dict[str, Any]]:
+def _content(parts: tuple[Part, ...], to_part: ToPart) -> str | list[dict[str, Any]]:
     if all(isinstance(part, TextPart) for part in parts):
         return "".join(part.text for part in parts if isinstance(part, TextPart))
-    return [_part(part) for part in parts]
+    return [to_part(part) for part in parts]
 
 
-def _part(part: Part) -> dict[str, Any]:
+def content_part(part: Part) -> dict[str, Any]:
+    """
+    A part of a user message; ConfigurationError for what this protocol cannot carry.
+    """
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
     if not isinstance(part, MediaPart):

@@ -72,7 +72,8 @@ def _tools(call: ModelCall) -> dict[str, Any]:
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
     described = drop_none(type=tool.kind, name=tool.name, description=tool.description or None)
-    return described if tool.kind == "custom" else described | {"parameters": dict(tool.parameters)} | drop_none(strict=tool.strict)
+    # Unsaid, this API would take a schema for a strict one.
+    return described if tool.kind == "custom" else described | {"parameters": dict(tool.parameters), "strict": bool(tool.strict)}
 
 
 def _format(request: RequestOptions) -> dict[str, Any]:
@@ -113,7 +114,7 @@ def _asked(part: Part) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"type": "input_text", "text": part.text}
     if isinstance(part, MediaPart) and part.kind == "image":
-        return {"type": "input_image", "image_url": part.url or data_url(part)}
+        return {"type": "input_image", "detail": "auto", "image_url": part.url or data_url(part)}
     if isinstance(part, MediaPart) and part.kind == "file":
         return {"type": "input_file"} | ({"file_url": part.url} if part.url else {"filename": part.name or "file", "file_data": data_url(part)})
     what = part.kind if isinstance(part, MediaPart) else type(part).__name__

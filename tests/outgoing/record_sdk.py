@@ -314,9 +314,7 @@ ANTHROPIC: dict[str, Fields] = {
     "required": {"messages": CHAT_USER, "tools": [CLAUDE_TOOL], "tool_choice": {"type": "any"}, **CLAUDE},
     "results": {"messages": claude_results({"type": "text", "text": LOOKING}), "tools": [CLAUDE_TOOL], **CLAUDE},
     "thinking": {
-        "messages": claude_results(
-            {"type": "thinking", "thinking": THOUGHT, "signature": SIGNATURE}, {"type": "redacted_thinking", "data": SEALED}
-        ),
+        "messages": claude_results({"type": "thinking", "thinking": THOUGHT, "signature": SIGNATURE}, {"type": "redacted_thinking", "data": SEALED}),
         "tools": [CLAUDE_TOOL],
         "thinking": {"type": "enabled", "budget_tokens": 2000},
         "max_tokens": 4000,
@@ -335,10 +333,12 @@ def gemini(url: str, model: str, said: Fields) -> None:
     from google import genai
 
     client = genai.Client(api_key=KEY, http_options={"base_url": url})
+    contents = [genai.types.Content.model_validate(content) for content in said["contents"]]
+    config = genai.types.GenerateContentConfig.model_validate(said.get("config", {}))
     if said.get("stream", True):
-        list(client.models.generate_content_stream(model=model, contents=said["contents"], config=said.get("config")))
+        list(client.models.generate_content_stream(model=model, contents=contents, config=config))
     else:
-        client.models.generate_content(model=model, contents=said["contents"], config=said.get("config"))
+        client.models.generate_content(model=model, contents=contents, config=config)
 
 
 def gemini_interactions(url: str, model: str, said: Fields) -> None:
@@ -758,9 +758,7 @@ CONVERSE: dict[str, Fields] = {
         "inferenceConfig": {"maxTokens": 100, "temperature": 0.5, "topP": 0.9, "stopSequences": ["END"]},
         "additionalModelRequestFields": {"top_k": 40},
     },
-    "image": {
-        "messages": [{"role": "user", "content": [{"text": SEEN}, {"image": {"format": "png", "source": {"bytes": base64.b64decode(PNG)}}}]}]
-    },
+    "image": {"messages": [{"role": "user", "content": [{"text": SEEN}, {"image": {"format": "png", "source": {"bytes": base64.b64decode(PNG)}}}]}]},
     "file": {
         "messages": [
             {
