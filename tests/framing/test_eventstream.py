@@ -114,7 +114,9 @@ def test_largest_announced(headers: int, payload: int) -> None:
     """
     The protocol's own bounds pass, to the byte.
     """
-    drive(AwsEventStreamFramer(), [prelude(16 + headers + payload, headers)])
+    _, fault = drive(AwsEventStreamFramer(), [prelude(16 + headers + payload, headers)])
+    assert fault is not None
+    assert (IncompleteStreamError, "truncated") == (fault[0], fault[2])
 
 
 def test_refused_at_the_prelude() -> None:
