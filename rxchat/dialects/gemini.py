@@ -24,6 +24,7 @@ from rxchat.errorbody import error_in, provider_error, stray_error
 from rxchat.errors import IncompleteStreamError, InvalidJSONError
 from rxchat.events import ChatEvent, ContentFilter
 from rxchat.framing.frames import JsonRecord, SseEvent, StrayText, Undispatched
+from rxchat.outgoing.gemini import build
 from rxchat.response import ChatResponse, FinishReason
 from rxchat.stage import Emit
 from rxchat.strictjson import loads
@@ -140,8 +141,7 @@ class GeminiParser(Parser):
     def on_undispatched(self, held: Undispatched, emit: Emit[ChatEvent]) -> None:
         event = held.event
         if event is None:
-            super().on_undispatched(held, emit)
-            return
+            raise IncompleteStreamError("the body ends inside an event", held.start)
         if self.on_sentinel(event, emit):
             return
         try:
@@ -280,4 +280,5 @@ GEMINI = Dialect(
     framings={"text/event-stream": "sse", "application/json": "json-array"},
     parser=GeminiParser,
     doc="Google Gemini generateContent, Gemini API and Vertex",
+    request=build,
 )

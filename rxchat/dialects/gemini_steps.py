@@ -154,12 +154,16 @@ class Steps:
             raise self._host.malformed("a function_call without its name")
         call = CallBlock(self._blocks, string(said.get("id")) or "", name, said.get("arguments"))
         self._blocks.start(index, call, emit)
-        self._sign_call(call, said)
+        self._sign_call(index, said)
 
-    def _sign_call(self, call: CallBlock, said: Mapping[str, Any]) -> None:
-        signature = string(said.get("signature"))
-        if signature:
+    def _sign_call(self, index: int, said: Mapping[str, Any]) -> bool:
+        """
+        Keep the signature that came with a word of a call; False if the step is none.
+        """
+        call, signature = self._blocks[index], string(said.get("signature"))
+        if isinstance(call, CallBlock) and signature:
             call.metadata = {"signature": signature}
+        return isinstance(call, CallBlock)
 
     def _text(self, step: _Step, said: Mapping[str, Any], emit: Emit[ChatEvent]) -> None:
         text = self._word(said, "text")
@@ -188,13 +192,12 @@ class Steps:
 
     def _signature(self, step: _Step, said: Mapping[str, Any], emit: Emit[ChatEvent]) -> None:
         signature = string(said.get("signature"))
-        call = self._blocks[step.index]
-        if isinstance(call, CallBlock):
-            self._sign_call(call, said)
-        elif signature and step.type == "model_output":
-            self._host.unknown("signature of model_output", said, emit)
-        elif signature:
+        if self._sign_call(step.index, said) or not signature:
+            return
+        if step.type == "thought":
             self._blocks.sign(step.index, signature)
+        else:
+            self._host.unknown(f"signature of {step.type}", said, emit)
 
     def _arguments(self, step: _Step, said: Mapping[str, Any], emit: Emit[ChatEvent]) -> None:
         arguments = said.get("arguments")
@@ -203,9 +206,7 @@ class Steps:
             step.said["arguments"] = (step.said.get("arguments") or "") + text if isinstance(step.said.get("arguments"), str) else text
             return
         self._blocks.arguments(step.index, text, emit)
-        call = self._blocks[step.index]
-        if isinstance(call, CallBlock):
-            self._sign_call(call, said)
+        self._sign_call(step.index, said)
 
     def _annotations(self, step: _Step, said: Mapping[str, Any], emit: Emit[ChatEvent]) -> None:
         for each in map(mapping, sequence(said.get("annotations"))):
