@@ -16,6 +16,7 @@ from rxchat.errorbody import error_in, provider_error, stray_error
 from rxchat.errors import IncompleteStreamError
 from rxchat.events import ChatEvent, ContentFilter, Heartbeat, RefusalDelta
 from rxchat.framing.frames import SseEvent, StrayText
+from rxchat.outgoing.anthropic import build
 from rxchat.response import FinishReason
 from rxchat.stage import Emit
 
@@ -261,4 +262,5 @@ ANTHROPIC = Dialect(
     framings={"text/event-stream": "sse", "application/json": "json"},
     parser=AnthropicParser,
     doc="Anthropic Messages, also from Vertex and from gateways that speak it",
+    request=build,
 )

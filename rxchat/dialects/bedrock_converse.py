@@ -18,6 +18,7 @@ from rxchat.dialects.bedrock_frames import event_name, findings, payload_of, pay
 from rxchat.errorbody import error_in, provider_error
 from rxchat.events import ChatEvent, ContentFilter
 from rxchat.framing.frames import AwsMessage
+from rxchat.outgoing.bedrock_converse import build
 from rxchat.response import FinishReason
 from rxchat.stage import Emit
 from rxchat.strictjson import loads
@@ -218,4 +219,5 @@ BEDROCK_CONVERSE = Dialect(
     framings={"application/vnd.amazon.eventstream": "aws-eventstream", "application/json": "json"},
     parser=ConverseParser,
     doc="Amazon Bedrock ConverseStream and Converse",
+    request=build,
 )

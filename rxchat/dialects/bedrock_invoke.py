@@ -20,6 +20,7 @@ from rxchat.dialects.bedrock_frames import event_name, findings, payload_of, pay
 from rxchat.errorbody import error_in, provider_error
 from rxchat.events import ChatEvent, ContentFilter
 from rxchat.framing.frames import AwsMessage
+from rxchat.outgoing.bedrock_invoke import build
 from rxchat.stage import Emit
 from rxchat.strictjson import loads
 
@@ -130,4 +131,5 @@ BEDROCK_INVOKE = Dialect(
     framings={"application/vnd.amazon.eventstream": "aws-eventstream", "application/json": "json"},
     parser=InvokeParser,
     doc="Amazon Bedrock InvokeModelWithResponseStream and InvokeModel, whatever the model's maker",
+    request=build,
 )

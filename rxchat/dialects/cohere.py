@@ -17,6 +17,7 @@ from rxchat.errorbody import error_in, provider_error, stray_error
 from rxchat.errors import ProviderError
 from rxchat.events import ChatEvent, Citation, ContentFilter, SearchResult, ServerToolStart, TextDelta, ThinkingDelta
 from rxchat.framing.frames import JsonRecord, SseEvent, StrayText
+from rxchat.outgoing.cohere import build
 from rxchat.response import FinishReason
 from rxchat.stage import Emit
 
@@ -350,6 +351,7 @@ COHERE = Dialect(
     framings={"text/event-stream": "sse", "application/json": "json"},
     parser=CohereParser,
     doc="Cohere chat v2",
+    request=build,
 )
 
 COHERE_V1 = Dialect(

@@ -31,6 +31,7 @@ from rxchat.events import (
     ToolCallStart,
 )
 from rxchat.framing.frames import SseEvent, StrayText, Undispatched
+from rxchat.outgoing.dashscope import build
 from rxchat.response import ChatResponse, FinishReason, ToolCall
 from rxchat.stage import Emit
 from rxchat.strictjson import dumps, loads
@@ -274,4 +275,5 @@ DASHSCOPE = Dialect(
         "result_format": Option("message", "What the request said; both shapes are read.", ("message", "text")),
     },
     doc="DashScope (Qwen) native API",
+    request=build,
 )

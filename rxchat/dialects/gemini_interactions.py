@@ -29,6 +29,7 @@ from rxchat.errorbody import error_in, provider_error, stray_error
 from rxchat.errors import IncompleteStreamError, ProviderError
 from rxchat.events import ChatEvent, Status
 from rxchat.framing.frames import SseEvent, StrayText
+from rxchat.outgoing.gemini_interactions import build
 from rxchat.response import FinishReason
 from rxchat.stage import Emit
 
@@ -206,4 +207,5 @@ GEMINI_INTERACTIONS = Dialect(
     framings={"text/event-stream": "sse", "application/json": "json"},
     parser=InteractionsParser,
     doc="Google Gemini Interactions",
+    request=build,
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from rxchat.dialects.base import Dialect
 from rxchat.dialects.openai_chat import OPTIONS, OpenAIChatParser
+from rxchat.outgoing.mistral import build
 
 __all__ = ["MISTRAL"]
 
@@ -18,4 +19,5 @@ MISTRAL = Dialect(
     parser=OpenAIChatParser,
     options=OPTIONS,
     doc="Mistral chat completions",
+    request=build,
 )

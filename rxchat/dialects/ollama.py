@@ -18,6 +18,7 @@ from rxchat.dialects.base import Context, Dialect, Parser, UsageFold, integer, m
 from rxchat.errorbody import provider_error
 from rxchat.events import ChatEvent, MediaDone, TextDelta, ThinkingDelta, ToolCallArgsDelta, ToolCallEnd, ToolCallStart
 from rxchat.framing.frames import JsonRecord
+from rxchat.outgoing.ollama import build
 from rxchat.response import FinishReason, ToolCall
 from rxchat.stage import Emit
 from rxchat.strictjson import dumps
@@ -112,4 +113,5 @@ OLLAMA = Dialect(
     framings={"application/x-ndjson": "ndjson", "application/json": "json"},
     parser=OllamaParser,
     doc="Ollama /api/chat and /api/generate",
+    request=build,
 )

@@ -24,6 +24,7 @@ import attrs
 from rxchat.dialects.base import Context, Dialect, Option, Parser
 from rxchat.dialects.openai_parser import OpenAIChatParser
 from rxchat.dialects.openai_strict import StrictTextParser
+from rxchat.outgoing.openai_chat import build
 from rxchat.think_tags import tag_names
 
 __all__ = ["OPENAI_CHAT", "OPTIONS", "OpenAIChatParser", "parser"]
@@ -67,4 +68,5 @@ OPENAI_CHAT = Dialect(
     options=OPTIONS,
     profiles=("default", "strict_text"),
     doc="OpenAI Chat Completions and its compatibles",
+    request=build,
 )

@@ -25,6 +25,7 @@ from rxchat.errorbody import error_in, provider_error, stray_error
 from rxchat.errors import IncompleteStreamError
 from rxchat.events import Abort, ContentFilter, Heartbeat, Status
 from rxchat.framing.frames import SseEvent, StrayText
+from rxchat.outgoing.openai_responses import build
 from rxchat.response import FinishReason
 from rxchat.stage import StreamDone
 
@@ -420,4 +421,5 @@ OPENAI_RESPONSES = Dialect(
     framings={"text/event-stream": "sse", "application/json": "json"},
     parser=ResponsesParser,
     doc="OpenAI Responses, also from Azure, OpenRouter, xAI, DeepSeek, LM Studio, Bedrock and Copilot",
+    request=build,
 )
