@@ -149,6 +149,34 @@ def _json_lines(body: bytes) -> list[Mapping[str, Any]]:
     return [json.loads(line) for line in body.split(b"\n") if _is_json(line)]
 
 
+def gemini(body: bytes) -> bool:
+    """
+    A finishReason of every candidate seen or a blockReason, then nothing held but one whole event; in an array its bracket.
+    """
+    if body.lstrip()[:1] in (b"[", b"{"):
+        return _is_json(body) and _gemini_ends(json.loads(body) if body.lstrip()[:1] == b"[" else [json.loads(body)])
+    data, held = events_of(body)
+    last = held.removeprefix(b"data:").strip()
+    if last and not _is_json(last):
+        return False
+    return _gemini_ends([json.loads(item) for item in (*data, *([last] if last else ()))])
+
+
+def _gemini_ends(events: list[Any]) -> bool:
+    candidates = [candidate for event in events for candidate in event.get("candidates") or ()]
+    seen = {candidate.get("index") or 0 for candidate in candidates}
+    finished = {candidate.get("index") or 0 for candidate in candidates if candidate.get("finishReason")}
+    blocked = any((event.get("promptFeedback") or {}).get("blockReason") for event in events)
+    return blocked or (bool(seen) and seen == finished)
+
+
+def gemini_interactions(body: bytes) -> bool:
+    """
+    The event interaction.completed, dispatched.
+    """
+    return any(json.loads(item).get("event_type") == "interaction.completed" for item in events_of(body)[0] if item.startswith(b"{"))
+
+
 # One line a dialect whose recorded bodies are cut.
 ENDS: Mapping[str, Callable[[bytes], bool]] = {
     "anthropic": anthropic,
@@ -159,6 +187,8 @@ ENDS: Mapping[str, Callable[[bytes], bool]] = {
     "dashscope": dashscope,
     "mistral": openai_chat,
     "ollama": ollama,
+    "gemini": gemini,
+    "gemini-interactions": gemini_interactions,
     "openai-chat": openai_chat,
     "openai-responses": openai_responses,
 }

@@ -78,13 +78,13 @@ class Sources:
         for chunk in map(_source, chunks):
             yield SearchResult(string(chunk.get("uri")), string(chunk.get("title")), string(chunk.get("text")), query)
         supports = [mapping(support) for support in sequence(said.get("groundingSupports"))]
-        used = {k: support for support in reversed(supports) for k in sequence(support.get("groundingChunkIndices"))}
+        used = {k: support for support in reversed(supports) for k in _indices(support)}
         # In the order of the chunks, so that sources stand as the provider listed them; then the further places of each.
         for k, chunk in enumerate(map(_source, chunks)):
             yield self._citation(chunk, mapping(mapping(used.get(k)).get("segment")))
         for support in supports:
-            for k in sequence(support.get("groundingChunkIndices")):
-                if isinstance(k, int) and 0 <= k < len(self._chunks):
+            for k in _indices(support):
+                if 0 <= k < len(self._chunks):
                     yield self._citation(_source(self._chunks[k]), mapping(support.get("segment")))
 
     def _citation(self, source: Mapping[str, Any], place: Mapping[str, Any]) -> Citation:
@@ -92,6 +92,10 @@ class Sources:
         start, end = code_points("".join(self.texts), place.get("startIndex"), place.get("endIndex"), quoted) if "endIndex" in place else (None, None)
         file = string(source.get("documentName")) or string(source.get("fileSearchStore"))
         return Citation(string(source.get("uri")), string(source.get("title")), quoted, file, None, start, end, self._choice)
+
+
+def _indices(support: Mapping[str, Any]) -> list[int]:
+    return [k for said in sequence(support.get("groundingChunkIndices")) if (k := integer(said)) is not None]
 
 
 def _source(chunk: Any) -> Mapping[str, Any]:

@@ -497,7 +497,7 @@ def test_grounding() -> None:
     ]
     supports = [
         {"segment": {"endIndex": 3, "text": "é!"}, "groundingChunkIndices": [1]},
-        {"segment": {"startIndex": 3, "endIndex": 4, "text": "b"}, "groundingChunkIndices": [0, 1, 9]},
+        {"segment": {"startIndex": 3, "endIndex": 4, "text": "b"}, "groundingChunkIndices": [0, 1, 9, "x"]},
     ]
     metadata = {"groundingChunks": chunks, "groundingSupports": supports, "webSearchQueries": ["q"], "searchEntryPoint": {"renderedContent": "<x>"}}
     reading = answer(event(text("é!")), event(text("b"), groundingMetadata=metadata), event(groundingMetadata=metadata, finish="STOP"))
