@@ -237,6 +237,16 @@ def read_by_the_library(text: str) -> Any:
     return value
 
 
+def outcome(data: bytes, offset: int = 0) -> tuple[Any, int]:
+    """
+    The value, or the class of the error and its offset.
+    """
+    try:
+        return loads(data, offset=offset), offset
+    except InvalidJSONError as error:
+        return InvalidJSONError, -1 if error.offset is None else error.offset
+
+
 PIECES = [
     "{",
     "}",
@@ -276,8 +286,9 @@ def test_same_verdict_as_the_library() -> None:
             expected: Any = read_by_the_library(text)
         except (ValueError, RecursionError):
             expected = InvalidJSONError
-        value, _ = outcome(text.encode())
+        value, offset = outcome(text.encode())
         assert (text, expected) == (text, value)
+        assert 0 <= offset <= len(text.encode())
 
 
 @given(st.binary(max_size=40) | st.text(max_size=30).map(str.encode))
