@@ -22,7 +22,8 @@ __all__ = ["PRESETS", "Preset", "get_preset", "preset_names"]
 class Preset:
     """
     One provider. `key_env` names the environment variable of its key, "" where none is wanted; `options` are its parser's, `quirks` its request builder's;
-    `places` names the variable of each place in a URL with braces; `doc` is the page that says so.
+    `places` names the variable of each place in a URL with braces; `doc` is the page that says so. Several variables are separated by spaces, the first
+    that is set counts. `key_optional`: it can be asked without a key (AWS signs requests instead).
     """
 
     name: str
@@ -33,20 +34,36 @@ class Preset:
     options: Mapping[str, Any] = attrs.field(factory=dict)
     quirks: Mapping[str, Any] = attrs.field(factory=dict)
     places: Mapping[str, str] = attrs.field(factory=dict)
+    key_optional: bool = False
+
+    def key_in(self, environ: Mapping[str, str]) -> str | None:
+        """
+        The key the environment holds.
+        """
+        return _first(self.key_env, environ)
 
     def base_url_for(self, environ: Mapping[str, str] | None = None) -> str:
         """
         The URL with its places filled in; ConfigurationError names the variable that is missing.
         """
         values = os.environ if environ is None else environ
-        missing = [variable for variable in self.places.values() if not values.get(variable)]
+        found = {place: _first(variables, values) for place, variables in self.places.items()}
+        missing = [" or ".join(self.places[place].split()) for place, value in found.items() if value is None]
         if missing:
             raise ConfigurationError(f"provider {self.name} has no address of its own for you: set {', '.join(missing)}, or give base_url")
-        return self.base_url.format(**{place: values[variable] for place, variable in self.places.items()})
+        return self.base_url.format(**found)
+
+
+def _first(variables: str, environ: Mapping[str, str]) -> str | None:
+    return next((environ[variable] for variable in variables.split() if environ.get(variable)), None)
 
 
 # The field OpenAI called so before it had reasoning models, and most others still do.
 _MAX_TOKENS: Mapping[str, Any] = {"max_tokens_field": "max_tokens"}
+_GOOGLE, _GOOGLE_KEYS = "https://generativelanguage.googleapis.com/v1", "GOOGLE_API_KEY GEMINI_API_KEY"
+_BEDROCK, _BEDROCK_KEY = "https://bedrock-runtime.{region}.amazonaws.com", "AWS_BEARER_TOKEN_BEDROCK"
+_BEDROCK_DOC = "https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_{}.html"
+_REGION: Mapping[str, str] = {"region": "AWS_REGION AWS_DEFAULT_REGION"}
 
 
 def _table(presets: Iterable[Preset]) -> Mapping[str, Preset]:
@@ -59,14 +76,7 @@ PRESETS: Mapping[str, Preset] = _table(
         Preset(
             "deepseek", "https://api.deepseek.com", "DEEPSEEK_API_KEY", "https://api-docs.deepseek.com/api/create-chat-completion", quirks=_MAX_TOKENS
         ),
-        Preset(
-            "mistral",
-            "https://api.mistral.ai/v1",
-            "MISTRAL_API_KEY",
-            "https://docs.mistral.ai/api",
-            # Usage comes without being asked for.
-            quirks={**_MAX_TOKENS, "include_usage": False},
-        ),
+        Preset("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", "https://docs.mistral.ai/api", "mistral"),
         Preset("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", "https://console.groq.com/docs/openai"),
         Preset("xai", "https://api.x.ai/v1", "XAI_API_KEY", "https://docs.x.ai/docs/api-reference"),
         Preset(
@@ -122,6 +132,47 @@ PRESETS: Mapping[str, Preset] = _table(
             "https://generativelanguage.googleapis.com/v1beta/openai",
             "GEMINI_API_KEY",
             "https://ai.google.dev/gemini-api/docs/openai",
+        ),
+        Preset("writer", "https://api.writer.com/v1", "WRITER_API_KEY", "https://dev.writer.com/home/chat-completion", quirks=_MAX_TOKENS),
+        Preset(
+            "fireworks",
+            "https://api.fireworks.ai/inference/v1",
+            "FIREWORKS_API_KEY",
+            "https://docs.fireworks.ai/tools-sdks/openai-compatibility",
+            quirks=_MAX_TOKENS,
+        ),
+        Preset("deepinfra", "https://api.deepinfra.com/v1/openai", "DEEPINFRA_TOKEN", "https://deepinfra.com/docs/openai_api", quirks=_MAX_TOKENS),
+        # In protocols of their own.
+        Preset(
+            "openai-responses",
+            "https://api.openai.com/v1",
+            "OPENAI_API_KEY",
+            "https://platform.openai.com/docs/api-reference/responses",
+            "openai-responses",
+        ),
+        Preset("anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY", "https://platform.claude.com/docs/en/api/messages", "anthropic"),
+        Preset("gemini", _GOOGLE, _GOOGLE_KEYS, "https://ai.google.dev/api/generate-content", "gemini"),
+        Preset("gemini-interactions", _GOOGLE, _GOOGLE_KEYS, "https://ai.google.dev/api/interactions-api", "gemini-interactions"),
+        Preset("cohere", "https://api.cohere.com", "CO_API_KEY COHERE_API_KEY", "https://docs.cohere.com/reference/chat", "cohere"),
+        Preset(
+            "dashscope",
+            "https://dashscope-intl.aliyuncs.com",
+            "DASHSCOPE_API_KEY",
+            "https://www.alibabacloud.com/help/en/model-studio/qwen-api-reference/",
+            "dashscope",
+            # Asked for in the request, and read so.
+            options={"incremental_output": True},
+        ),
+        Preset("ollama", "http://localhost:11434", "OLLAMA_API_KEY", "https://docs.ollama.com/api/chat", "ollama", key_optional=True),
+        Preset("bedrock", _BEDROCK, _BEDROCK_KEY, _BEDROCK_DOC.format("ConverseStream"), "bedrock-converse", places=_REGION, key_optional=True),
+        Preset(
+            "bedrock-invoke",
+            _BEDROCK,
+            _BEDROCK_KEY,
+            _BEDROCK_DOC.format("InvokeModelWithResponseStream"),
+            "bedrock-invoke",
+            places=_REGION,
+            key_optional=True,
         ),
         # At an address of the caller's own.
         Preset(

@@ -29,6 +29,7 @@ def test_presets(name: str) -> None:
     assert not preset.base_url.endswith("/")
     assert urlsplit(preset.doc).scheme == "https"
     assert preset.key_env.isupper() or (local and not preset.key_env)
+    assert not preset.key_optional or preset.key_env
     assert {field for _, field, _, _ in Formatter().parse(preset.base_url) if field} == set(preset.places)
 
 

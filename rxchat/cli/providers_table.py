@@ -18,7 +18,7 @@ def row(preset: Preset) -> tuple[str, str, str, str, str]:
     """
     A provider: name, dialect, address, the variable of its key and whether it is set, what is odd about it.
     """
-    key = preset.key_env and f"{preset.key_env}{' (set)' if os.environ.get(preset.key_env) else ''}"
+    key = preset.key_env and f"{', '.join(preset.key_env.split())}{' (set)' if preset.key_in(os.environ) else ''}"
     odd = ", ".join(f"{name}={value}" for name, value in (*preset.options.items(), *preset.quirks.items()))
     return (preset.name, preset.dialect, preset.base_url, key, odd)
 

@@ -18,8 +18,10 @@ import aiohttp
 import attrs
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
+from yarl import URL
 
 from rxchat.client.failures import from_aiohttp
+from rxchat.client.signing import sign
 from rxchat.demand import Valve, valve_of
 from rxchat.errors import ConfigurationError, ReadTimeout, RxchatError
 from rxchat.outgoing.common import WireRequest
@@ -174,10 +176,13 @@ class Pump:
     async def _send(self, session: aiohttp.ClientSession) -> aiohttp.ClientResponse:
         request = self._request
         failure: RxchatError
+        if request.auth == "sigv4":
+            request = await asyncio.to_thread(sign, request)
         try:
             return await session.request(
                 request.method,
-                request.url,
+                # A signature is over the path as it is: it must not be quoted anew.
+                URL(request.url, encoded=True) if self._request.auth else request.url,
                 data=request.content,
                 headers=request.headers,
                 proxy=proxy_of(request.url),

@@ -13,13 +13,14 @@ from reactivex import Observable, abc
 
 from rxchat.client.call import Call, Exchange
 from rxchat.client.http_body import HttpSettings, http_body, new_session
-from rxchat.client.request import resolve
+from rxchat.client.request import ToolLike, resolve
+from rxchat.dialects import get_dialect
 from rxchat.errors import IncompleteStreamError
 from rxchat.events import ChatEvent
 from rxchat.filters import Predicate, guarded
 from rxchat.limits import Limits
 from rxchat.pipeline import Head, response_stage
-from rxchat.prompt import Prompt, ToolSpec
+from rxchat.prompt import Prompt
 from rxchat.response import ChatResponse
 
 __all__ = ["ChatModel"]
@@ -29,9 +30,9 @@ class ChatModel:
     """
     A model at a provider, "provider/name": `ChatModel("openai/gpt-5-mini")`.
 
-    `base_url` asks another server; `api_key` instead of the provider's environment variable, which is read when a request is built. `options` and `profile`
-    are the dialect's, on top of the preset's. Times in seconds, None = for ever. Inside `async with` the requests share connections, else each has its own;
-    a `session` of the caller's is used and never closed.
+    `base_url` asks another server, which may speak another `dialect`; `api_key` instead of the provider's environment variable, which is read when a
+    request is built. `options` and `profile` are the dialect's, on top of the preset's. Times in seconds, None = for ever. Inside `async with` the requests
+    share connections, else each has its own; a `session` of the caller's is used and never closed.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class ChatModel:
         *,
         base_url: str | None = None,
         api_key: str | None = None,
+        dialect: str | None = None,
         options: Mapping[str, Any] | None = None,
         profile: str = "default",
         limits: Limits | None = None,
@@ -48,7 +50,7 @@ class ChatModel:
         settings: HttpSettings | None = None,
         session: aiohttp.ClientSession | None = None,
     ) -> None:
-        self._target = resolve(model, base_url, api_key)
+        self._target = resolve(model, base_url, api_key, dialect)
         self._pipeline: dict[str, Any] = {
             "options": {**self._target.preset.options, **(options or {})},
             "profile": profile,
@@ -59,21 +61,23 @@ class ChatModel:
         self._settings = settings or HttpSettings()
         self._session = session
         self._own: aiohttp.ClientSession | None = None
-        # Wrong options are told now, not at the first answer.
+        # Wrong options are told now, not at the first answer. What the request asks for is what the answer is read as.
         response_stage(self._target.preset.dialect, **self._pipeline)
+        self._read_with = get_dialect(self._target.preset.dialect).context(self._pipeline["options"]).options
 
     def __repr__(self) -> str:
         target = self._target
         return f"<ChatModel {target.model} at {target.base_url or target.preset.base_url}>"
 
     def stream(
-        self, prompt: Prompt, *, event_filter: Predicate | None = None, tools: Sequence[ToolSpec] = (), **request: Any
+        self, prompt: Prompt, *, event_filter: Predicate | None = None, tools: Sequence[ToolLike] = (), **request: Any
     ) -> Observable[ChatEvent]:
         """
         The events of an answer; cold: each subscription is a request of its own.
 
         `event_filter` (default: all but Heartbeat and Raw) hides events, never the frame of steps and terminals around them, and never changes the answer.
-        `request` are the fields of RequestOptions (max_tokens, temperature ...). A request that cannot be built is a bare on_error.
+        `tools` are ToolSpecs or typed functions, which are offered but not run here. `request` are the fields of RequestOptions (max_tokens, temperature ...),
+        or `options=RequestOptions(...)`. A request that cannot be built is a bare on_error.
         """
         shown = guarded(event_filter)
 
@@ -82,13 +86,13 @@ class ChatModel:
 
         return Observable(subscribe)
 
-    def open(self, prompt: Prompt, *, event_filter: Predicate | None = None, tools: Sequence[ToolSpec] = (), **request: Any) -> Call:
+    def open(self, prompt: Prompt, *, event_filter: Predicate | None = None, tools: Sequence[ToolLike] = (), **request: Any) -> Call:
         """
         One request as a Call, which can be watched, aborted and disposed of; it is sent when its events are subscribed to.
         """
         return self._call(prompt, guarded(event_filter), tools, request)
 
-    async def call(self, prompt: Prompt, *, tools: Sequence[ToolSpec] = (), **request: Any) -> ChatResponse:
+    async def call(self, prompt: Prompt, *, tools: Sequence[ToolLike] = (), **request: Any) -> ChatResponse:
         """
         The one answer. An incomplete finish and an abort are answers too: see its verdict. Failures are raised, the partial answer on them.
         """
@@ -112,7 +116,7 @@ class ChatModel:
             raise IncompleteStreamError("the stream completed without a terminal event")
         return call.response
 
-    def call_sync(self, prompt: Prompt, *, tools: Sequence[ToolSpec] = (), **request: Any) -> ChatResponse:
+    def call_sync(self, prompt: Prompt, *, tools: Sequence[ToolLike] = (), **request: Any) -> ChatResponse:
         """
         The one answer where no event loop runs.
         """
@@ -134,12 +138,12 @@ class ChatModel:
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
 
-    def _call(self, prompt: Prompt, shown: Predicate, tools: Sequence[ToolSpec], request: Mapping[str, Any]) -> Call:
+    def _call(self, prompt: Prompt, shown: Predicate, tools: Sequence[ToolLike], request: Mapping[str, Any]) -> Call:
         return Call(lambda: self._exchange(prompt, tools, request), shown)
 
-    def _exchange(self, prompt: Prompt, tools: Sequence[ToolSpec], request: Mapping[str, Any]) -> Exchange:
+    def _exchange(self, prompt: Prompt, tools: Sequence[ToolLike], request: Mapping[str, Any]) -> Exchange:
         target = self._target
-        wire = target.request(prompt, tools, request)
+        wire = target.request(prompt, tools, request, self._read_with)
         heads: list[Head] = []
         envelope = response_stage(target.preset.dialect, head=lambda: heads[0] if heads else Head(), **self._pipeline)
         body = http_body(wire, heads.append, settings=self._settings, session=self._session or self._own)

@@ -6,20 +6,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 
+from rxchat.dialects import get_dialect
 from rxchat.errors import ConfigurationError
-from rxchat.outgoing import openai_chat
 from rxchat.outgoing.common import ModelCall, WireRequest
 from rxchat.presets import PRESETS, Preset, preset_names
 from rxchat.prompt import Prompt, RequestOptions, ToolSpec, as_messages
+from rxchat.toolschema import tool_spec
 
-__all__ = ["Target", "resolve"]
+__all__ = ["Target", "ToolLike", "resolve"]
 
-# One line a dialect that can be asked.
-BUILDERS: Mapping[str, Callable[[ModelCall], WireRequest]] = {"openai-chat": openai_chat.build}
+ToolLike: TypeAlias = ToolSpec | Callable[..., Any]
 
 
 @attrs.frozen
@@ -45,38 +45,49 @@ class Target:
         """
         The key given, else the environment's; ConfigurationError where one is wanted and there is none.
         """
-        variable = self.preset.key_env
-        key = self.api_key or (os.environ.get(variable) if variable else None)
-        if not key and variable:
-            raise ConfigurationError(f"there is no key for {self.preset.name}: set {variable}, or give api_key")
+        key = self.api_key or self.preset.key_in(os.environ)
+        if not key and self.preset.key_env and not self.preset.key_optional:
+            raise ConfigurationError(f"there is no key for {self.preset.name}: set {' or '.join(self.preset.key_env.split())}, or give api_key")
         return key
 
-    def request(self, prompt: Prompt, tools: Sequence[ToolSpec], said: Mapping[str, Any]) -> WireRequest:
+    def request(self, prompt: Prompt, tools: Sequence[ToolLike], said: Mapping[str, Any], options: Mapping[str, Any]) -> WireRequest:
         """
-        The HTTP request; ConfigurationError for what cannot be asked.
+        The HTTP request; `options` are those the answer will be read with. ConfigurationError for what cannot be asked.
         """
-        build = BUILDERS.get(self.preset.dialect)
+        build = get_dialect(self.preset.dialect).request
         if build is None:
-            raise ConfigurationError(f"requests of the dialect {self.preset.dialect} cannot be made; those of {', '.join(BUILDERS)} can")
-        return build(ModelCall(self.model, as_messages(prompt), self.address, self.key, tuple(tools), _options(said), self.preset.quirks))
+            raise ConfigurationError(f"the dialect {self.preset.dialect} can be read but not asked: it builds no requests")
+        specs = tuple(tool if isinstance(tool, ToolSpec) else tool_spec(tool) for tool in tools)
+        return build(ModelCall(self.model, as_messages(prompt), self.address, self.key, specs, _options(said), {**options, **self.preset.quirks}))
 
 
 def _options(said: Mapping[str, Any]) -> RequestOptions:
+    """
+    The fields that were said, on top of an `options` that holds them all.
+    """
+    fields = dict(said)
+    base = fields.pop("options", None)
+    if base is not None and not isinstance(base, RequestOptions):
+        raise ConfigurationError(f"options of a request are a RequestOptions, not {type(base).__name__}")
     known = attrs.fields_dict(RequestOptions)
-    unknown = sorted(set(said) - set(known))
+    unknown = sorted(set(fields) - set(known))
     if unknown:
         raise ConfigurationError(f"there is no request option {', '.join(unknown)}; there are: {', '.join(known)}")
-    return RequestOptions(**said)
+    return attrs.evolve(base or RequestOptions(), **fields)
 
 
-def resolve(model: str, base_url: str | None = None, api_key: str | None = None) -> Target:
+def resolve(model: str, base_url: str | None = None, api_key: str | None = None, dialect: str | None = None) -> Target:
     """
     The target of "provider/name". With `base_url`, a name without a known provider goes there as it is, and no key is looked up for it.
+
+    `dialect` is what that server speaks, or what a known provider speaks there instead of its usual one.
     """
     provider, _, name = model.partition("/")
     if name and provider in PRESETS:
-        return Target(name, PRESETS[provider], base_url, api_key)
+        preset = PRESETS[provider]
+        return Target(name, attrs.evolve(preset, dialect=dialect, options={}, quirks={}) if dialect else preset, base_url, api_key)
     if base_url is None:
         raise ConfigurationError(f'{model!r} names no model: say "provider/name" with one of {", ".join(preset_names())}, or give base_url')
     # A server nobody knows most likely takes what all took before the field was renamed.
-    return Target(model, Preset("custom", base_url, "", "", quirks={"max_tokens_field": "max_tokens"}), base_url, api_key)
+    quirks = {"max_tokens_field": "max_tokens"} if dialect in (None, "openai-chat") else {}
+    return Target(model, Preset("custom", base_url, "", "", dialect or "openai-chat", quirks=quirks), base_url, api_key)

@@ -31,6 +31,8 @@ __all__ = ["build"]
 
 NAME = "dashscope"
 SERVICES = "/api/v1/services/aigc"
+# Said in the request, not repeated in the answer.
+READ_WITH = ("incremental_output", "result_format")
 
 
 def build(call: ModelCall) -> WireRequest:
@@ -42,9 +44,12 @@ def build(call: ModelCall) -> WireRequest:
     request = call.request
     refuse_options(call, NAME, "frequency_penalty")
     media = any(isinstance(part, MediaPart) for message in call.messages for part in message.parts)
-    parameters: dict[str, Any] = {"result_format": "message"}
+    asked = [name for name in READ_WITH if name in request.extra.get("parameters", {})]
+    if asked:
+        raise ConfigurationError(f"dashscope's answer is read by {', '.join(asked)}: give it as an option of the dialect, not in extra")
+    parameters: dict[str, Any] = {"result_format": call.options.get("result_format", "message")}
     if request.stream:
-        parameters["incremental_output"] = bool(call.options.get("incremental_output", True))
+        parameters["incremental_output"] = bool(call.options.get("incremental_output", False))
     parameters |= _sampling(request) | _thinking(request) | _tools(call) | _format(request)
     messages = [wire for message in call.messages for wire in _messages(message, media)]
     body = {"model": call.model, "input": {"messages": messages}, "parameters": parameters}

@@ -3,8 +3,8 @@ Requests of Gemini's generateContent.
 
 Choices: system texts are `systemInstruction`; schemas go as JSON Schema (`parametersJsonSchema`, `responseJsonSchema`). A part's `thoughtSignature`
 goes back where it stood: on the call (`ToolCall.metadata`), or on the part it was kept with (`ProviderItemPart`). Thoughts are asked for
-(`includeThoughts`) where reasoning is; they are not sent back as text. `reasoning_effort` is `thinkingLevel`, "none" a budget of 0. A result that is no object is wrapped as `{"result": ...}`, a failed one
-as `{"error": ...}`.
+(`includeThoughts`) where reasoning is; they are not sent back as text. `reasoning_effort` is `thinkingLevel`, "none" a budget of 0. A
+result that is no object is wrapped as `{"result": ...}`, a failed one as `{"error": ...}`.
 """
 
 from __future__ import annotations

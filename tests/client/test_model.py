@@ -126,13 +126,13 @@ async def test_a_request_that_cannot_be_built_is_a_bare_error(
     assert words in str(watcher.error)
 
 
-async def test_a_dialect_without_a_builder_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_dialect_without_a_builder_says_so() -> None:
     """
     It can be read, but not asked.
     """
-    monkeypatch.setattr("rxchat.client.request.BUILDERS", {})
-    watcher = await Watcher().watch(ChatModel("vllm/m").stream("Hi")).end()
-    assert "requests of the dialect openai-chat cannot be made" in str(watcher.error)
+    model = ChatModel("command", base_url="http://127.0.0.1:9", dialect="cohere-v1")
+    watcher = await Watcher().watch(model.stream("Hi")).end()
+    assert "the dialect cohere-v1 can be read but not asked" in str(watcher.error)
 
 
 async def test_tools_are_sent_and_their_calls_come_back(serve: Serve) -> None:

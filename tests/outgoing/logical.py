@@ -202,5 +202,5 @@ def model_call(dialect: str, case: str, base_url: str = "http://provider") -> Mo
     if dialect in ("anthropic", "bedrock-invoke") and options.max_tokens is None:
         options = attrs.evolve(options, max_tokens=1000)
     key = None if dialect == "ollama" or dialect.startswith("bedrock") else KEY
-    quirks = {"incremental_output": False} if case == "cumulative" else {}
+    quirks = {"incremental_output": case != "cumulative"}
     return ModelCall(MODELS[dialect], messages, base_url + BASES.get(dialect, ""), key, specs, options, quirks)
