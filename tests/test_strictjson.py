@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rxchat.errors import InvalidJSONError, ProtocolError, Verdict
-from rxchat.strictjson import dumps, loads
+from rxchat.strictjson import JsonReader, dumps, loads
 from tests.shared_data import EXHAUSTIVE
 from tests.strategies import json_values
 
@@ -310,3 +310,80 @@ def test_a_cut_text_is_never_complete(value: Any, data: st.DataObject) -> None:
     with pytest.raises(InvalidJSONError) as caught:
         loads(raw[:cut])
     assert caught.value.reason == "utf8" or ("syntax", cut) == (caught.value.reason, caught.value.offset)
+
+
+# --- the reader of one stream -----------------------------------------------------------------------------------------------------------------------
+
+
+def judged(read: Any, raw: bytes) -> tuple[Any, ...]:
+    """
+    The value, or what is wrong and where.
+    """
+    try:
+        value = read(raw)
+    except InvalidJSONError as error:
+        return (error.reason, error.offset, error.message)
+    return (repr(value),)
+
+
+AWKWARD = [
+    b'{"a":1,"a":2}',
+    b'{"a":{"b":1,"b":1}}',
+    b"1e999",
+    b'{"a":-1e400}',
+    b'"\\ud83d"',
+    b'"\xff"',
+    b'"\x01"',
+    b"[1,]",
+    b"",
+    b"NaN",
+    b"18446744073709551616",
+    b"9" * 4301,
+    b'{"a":1.0,"b":1e5,"c":-0,"d":-0.0}',
+    b'{"a": 1}',
+    b'{"a":1} ',
+    b'"\\u00e9"',
+    b'"\\/"',
+    nested(128).encode(),
+    nested(129).encode(),
+    nested(129, "{}").encode(),
+    nested(2000).encode(),
+    b'{"a":"' + b"x" * 70_000 + b'"}',
+]
+
+
+@pytest.mark.parametrize("raw", AWKWARD, ids=lambda raw: raw[:20].decode("latin-1"))
+def test_reader_refuses_what_loads_refuses(raw: bytes) -> None:
+    """
+    The short way gives the same value or the same fault at the same place; also where it is not tried after awkward frames.
+    """
+    reader = JsonReader()
+    for _ in range(4):
+        assert judged(loads, raw) == judged(reader.loads, raw)
+    assert reader.loads(b'{"a":[1]}') == {"a": [1]}
+
+
+def test_reader_counts_positions_and_depth() -> None:
+    """
+    Offsets count from where the frame stands; the depth is the stream's own.
+    """
+    with pytest.raises(InvalidJSONError) as caught:
+        JsonReader().loads(b'{"a":1,"a":2}', 100)
+    assert caught.value.offset is not None
+    assert caught.value.offset > 100
+    assert JsonReader(17).loads(nested(17).encode()) is not None
+    with pytest.raises(InvalidJSONError):
+        JsonReader(17).loads(nested(18).encode())
+
+
+@given(st.lists(st.tuples(json_values, st.sampled_from([None, 0, 1]), st.booleans()), max_size=12), st.randoms(use_true_random=False))
+def test_reader_reads_any_stream_as_loads_does(values: list[tuple[Any, int | None, bool]], rnd: random.Random) -> None:
+    """
+    Frames with and without spaces and escapes, whole and broken, in any order.
+    """
+    reader = JsonReader()
+    for value, indent, ascii_only in values:
+        raw = json.dumps(value, indent=indent, ensure_ascii=ascii_only, separators=(",", ":") if indent is None else None).encode()
+        if rnd.random() < 0.2:
+            raw = raw[: rnd.randrange(len(raw) + 1)]
+        assert judged(loads, raw) == judged(reader.loads, raw)

@@ -38,7 +38,7 @@ from rxchat.limits import Limits
 from rxchat.outgoing.common import ModelCall, WireRequest
 from rxchat.response import COUNTERS, ChatResponse, FinishReason, Usage
 from rxchat.stage import Emit, Stage, StreamDone
-from rxchat.strictjson import loads
+from rxchat.strictjson import JsonReader
 
 __all__ = ["Context", "Dialect", "Option", "Parser", "UnknownPolicy", "UsageFold", "integer", "mapping", "sequence", "string"]
 
@@ -155,7 +155,8 @@ class Parser(Stage[Frame, ChatEvent]):
         self.model: str | None = None
         # Mangled names: a dialect's own attributes cannot collide with them.
         self.__frames = 0
-        self.__most, self.__depth = context.limits.events, context.limits.json_depth
+        self.__most = context.limits.events
+        self.__read = JsonReader(context.limits.json_depth).loads
         self.__output = 0
         self.__arguments: dict[Any, int] = {}
         self.__emit: Emit[ChatEvent] | None = None
@@ -308,7 +309,7 @@ class Parser(Stage[Frame, ChatEvent]):
             if type(frame) is not SseEvent:
                 self._dispatch(frame, self.__out)
             elif frame.raw[:1] == b"{" or not self.on_sentinel(frame, self.__out):
-                self.on_event(loads(frame.raw, offset=frame.data_start, depth=self.__depth), frame, self.__out)
+                self.on_event(self.__read(frame.raw, frame.data_start), frame, self.__out)
         except RxchatError as error:
             if error.offset is None:
                 error.offset = frame.start
