@@ -28,7 +28,7 @@ from rxchat.outgoing.common import (
 )
 from rxchat.prompt import Message, RequestOptions, Role, ToolSpec
 from rxchat.response import MediaPart, Part, RedactedThinkingPart, ServerToolPart, TextPart, ThinkingPart, ToolCall, ToolResultPart
-from rxchat.strictjson import dumps
+from rxchat.strictjson import dumps, loads
 
 __all__ = ["build", "converse_body"]
 
@@ -211,6 +211,10 @@ def _said(part: Part) -> list[dict[str, Any]]:
 
 
 def _server_tool(part: ServerToolPart) -> list[dict[str, Any]]:
+    blocks: list[dict[str, Any]] = []
+    if part.kind == "server_tool_use":
+        given = loads(part.arguments_text) if part.arguments_text else {}
+        blocks.append({"toolUse": {"toolUseId": part.id, "name": part.name, "input": given, "type": "server_tool_use"}})
     if isinstance(part.result, Mapping):
-        return [{"toolResult": dict(part.result)}]
-    return []
+        blocks.append({"toolResult": dict(part.result)})
+    return blocks

@@ -27,7 +27,7 @@ from rxchat.outgoing.common import (
     whole_arguments,
 )
 from rxchat.prompt import Message, RequestOptions, Role, ToolSpec
-from rxchat.response import MediaPart, Part, ProviderItemPart, TextPart, ThinkingPart, ToolCall, ToolResultPart
+from rxchat.response import MediaPart, Part, ProviderItemPart, ServerToolPart, TextPart, ThinkingPart, ToolCall, ToolResultPart
 
 __all__ = ["build"]
 
@@ -174,6 +174,16 @@ def _said(part: Part, names: Mapping[str, str]) -> list[dict[str, Any]]:
         return [{"functionResponse": _result(part, names)}]
     if isinstance(part, MediaPart):
         return [_media(part)]
+    if isinstance(part, ServerToolPart):
+        asked, answered = ("executableCode", "codeExecutionResult") if part.kind == "codeExecution" else ("toolCall", "toolResponse")
+        return [_signed(name, said) for name, said in ((asked, part.payload), (answered, part.result)) if isinstance(said, Mapping)]
     if isinstance(part, ProviderItemPart) and isinstance(part.raw, Mapping):
         return [dict(part.raw)]
     return []
+
+
+def _signed(name: str, said: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    A part of a tool of the provider's, its signature beside it again.
+    """
+    return {name: {key: value for key, value in said.items() if key != SIGNATURE}} | drop_none(**{SIGNATURE: said.get(SIGNATURE)})

@@ -66,8 +66,11 @@ def _messages(messages: tuple[Message, ...], built: list[dict[str, Any]]) -> lis
 
 
 def _with_thinking(message: Message, wire: dict[str, Any]) -> dict[str, Any]:
-    thoughts = [part.text for part in message.parts if isinstance(part, ThinkingPart) and part.text]
+    thoughts = [_thought(part) for part in message.parts if isinstance(part, ThinkingPart) and part.text]
     if not thoughts:
         return wire
-    content = [{"type": "thinking", "thinking": [{"type": "text", "text": text}]} for text in thoughts]
-    return wire | {"content": content + ([{"type": "text", "text": message.text}] if message.text else [])}
+    return wire | {"content": thoughts + ([{"type": "text", "text": message.text}] if message.text else [])}
+
+
+def _thought(part: ThinkingPart) -> dict[str, Any]:
+    return {"type": "thinking", "thinking": [{"type": "text", "text": part.text}]} | drop_none(signature=part.signature)

@@ -32,7 +32,7 @@ __all__ = ["build", "chat_request", "content_part"]
 ToPart: TypeAlias = Callable[[Part], dict[str, Any]]
 
 NAME = "openai-chat"
-# A ProviderItemPart of this type goes back as the assistant message's own key (OpenRouter and its kin).
+# Under this key reasoning goes back as the blocks it came in, which a ProviderItemPart of this type holds (OpenRouter and its kin).
 REASONING_DETAILS = "reasoning_details"
 AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
@@ -170,9 +170,9 @@ def _assistant(message: Message, quirks: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _thinking(parts: tuple[Part, ...], field: str) -> dict[str, Any]:
-    details = [part.raw for part in parts if isinstance(part, ProviderItemPart) and part.type == REASONING_DETAILS]
-    if details:
-        return {REASONING_DETAILS: [entry for raw in details for entry in (raw if isinstance(raw, list) else [raw])]}
+    if field == REASONING_DETAILS:
+        details = [entry for part in parts if isinstance(part, ProviderItemPart) and part.type == field for entry in part.raw]
+        return {field: details} if details else {}
     text = "".join(part.text for part in parts if isinstance(part, ThinkingPart))
     return {field: text} if field and text else {}
 

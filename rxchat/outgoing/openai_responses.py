@@ -8,7 +8,8 @@ client that does not store it at the provider.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 from rxchat.errors import ConfigurationError
@@ -91,10 +92,28 @@ def _items(message: Message, kinds: Mapping[str, str]) -> Iterator[dict[str, Any
     if message.role is Role.USER:
         yield {"role": "user", "content": _content(message.parts)}
         return
-    for part in message.parts:
-        item = _result(part, kinds) if isinstance(part, ToolResultPart) else _said(part)
-        if item is not None:
-            yield item
+    phases = message.metadata.get("phases", {})
+    for is_text, parts in groupby(message.parts, lambda part: isinstance(part, TextPart)):
+        if is_text:
+            yield from _messages(parts, phases)
+            continue
+        for part in parts:
+            item = _result(part, kinds) if isinstance(part, ToolResultPart) else _said(part)
+            if item is not None:
+                yield item
+
+
+def _messages(parts: Iterable[Part], phases: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """
+    Texts as messages: those that came as items go back under their ids, the phase they were said in with them.
+    """
+    for item_id, texts in groupby((part for part in parts if isinstance(part, TextPart) and part.text), lambda part: part.item_id):
+        if item_id is None:
+            yield {"role": "assistant", "content": "".join(part.text for part in texts)}
+        else:
+            content = [{"type": "output_text", "text": part.text, "annotations": []} for part in texts]
+            wire = {"type": "message", "id": item_id, "role": "assistant", "status": "completed", "content": content}
+            yield wire | drop_none(phase=phases.get(item_id))
 
 
 def _result(part: ToolResultPart, kinds: Mapping[str, str]) -> dict[str, Any]:
@@ -125,8 +144,6 @@ def _said(part: Part) -> dict[str, Any] | None:
     """
     A part of an answer as the item it came as; None for what the API does not take back.
     """
-    if isinstance(part, TextPart):
-        return {"role": "assistant", "content": part.text} if part.text else None
     if isinstance(part, RefusalPart):
         return {"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": part.text}]}
     if isinstance(part, ToolCall):
