@@ -89,7 +89,7 @@ def test_mutable_default() -> None:
     assert tags["description"] == "which ones"
 
 
-def untyped(a) -> str:  # type: ignore[no-untyped-def]  # noqa: ANN001
+def untyped(a) -> str:  # type: ignore[no-untyped-def]
     return str(a)
 
 
