@@ -60,6 +60,8 @@ def _first(variables: str, environ: Mapping[str, str]) -> str | None:
 
 # The field OpenAI called so before it had reasoning models, and most others still do.
 _MAX_TOKENS: Mapping[str, Any] = {"max_tokens_field": "max_tokens"}
+# These want the reasoning before a tool call back with it.
+_THINKS: Mapping[str, Any] = {**_MAX_TOKENS, "thinking_field": "reasoning_content"}
 _GOOGLE, _GOOGLE_KEYS = "https://generativelanguage.googleapis.com/v1", "GOOGLE_API_KEY GEMINI_API_KEY"
 _BEDROCK, _BEDROCK_KEY = "https://bedrock-runtime.{region}.amazonaws.com", "AWS_BEARER_TOKEN_BEDROCK"
 _BEDROCK_DOC = "https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_{}.html"
@@ -73,9 +75,7 @@ def _table(presets: Iterable[Preset]) -> Mapping[str, Preset]:
 PRESETS: Mapping[str, Preset] = _table(
     (
         Preset("openai", "https://api.openai.com/v1", "OPENAI_API_KEY", "https://platform.openai.com/docs/api-reference/chat"),
-        Preset(
-            "deepseek", "https://api.deepseek.com", "DEEPSEEK_API_KEY", "https://api-docs.deepseek.com/api/create-chat-completion", quirks=_MAX_TOKENS
-        ),
+        Preset("deepseek", "https://api.deepseek.com", "DEEPSEEK_API_KEY", "https://api-docs.deepseek.com/guides/thinking_mode", quirks=_THINKS),
         Preset("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", "https://docs.mistral.ai/api", "mistral"),
         Preset("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", "https://console.groq.com/docs/openai"),
         Preset("xai", "https://api.x.ai/v1", "XAI_API_KEY", "https://docs.x.ai/docs/api-reference"),
@@ -84,7 +84,7 @@ PRESETS: Mapping[str, Preset] = _table(
             "https://openrouter.ai/api/v1",
             "OPENROUTER_API_KEY",
             "https://openrouter.ai/docs/api-reference/overview",
-            quirks={**_MAX_TOKENS, "reasoning": "object"},
+            quirks={**_MAX_TOKENS, "reasoning": "object", "thinking_field": "reasoning_details"},
         ),
         Preset(
             "together",
@@ -108,8 +108,8 @@ PRESETS: Mapping[str, Preset] = _table(
             "https://www.alibabacloud.com/help/en/model-studio/compatibility-of-openai-with-dashscope",
             quirks=_MAX_TOKENS,
         ),
-        Preset("zai", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY", "https://docs.z.ai/api-reference/llm/chat-completion", quirks=_MAX_TOKENS),
-        Preset("moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY", "https://platform.moonshot.ai/docs/api/chat", quirks=_MAX_TOKENS),
+        Preset("zai", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY", "https://docs.z.ai/api-reference/llm/chat-completion", quirks=_THINKS),
+        Preset("moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY", "https://platform.moonshot.ai/docs/api/chat", quirks=_THINKS),
         Preset(
             "huggingface", "https://router.huggingface.co/v1", "HF_TOKEN", "https://huggingface.co/docs/inference-providers/index", quirks=_MAX_TOKENS
         ),

@@ -36,11 +36,12 @@ class Role(StrEnum):
 @attrs.frozen
 class Message:
     """
-    One message: a role and its parts. A TOOL message holds only `ToolResultPart`s.
+    One message: a role and its parts. A TOOL message holds only `ToolResultPart`s. `metadata` is what a received answer said beside its parts.
     """
 
     role: Role
     parts: tuple[Part, ...]
+    metadata: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
 
     @classmethod
     def system(cls, text: str) -> Message:
@@ -104,7 +105,7 @@ def as_messages(prompt: Prompt) -> tuple[Message, ...]:
 def _step_messages(step: ChatResponse) -> tuple[Message, ...]:
     run_there = {call.id for call in step.tool_calls if call.server_executed}
     results = tuple(part for part in step.parts if isinstance(part, ToolResultPart) and part.call_id not in run_there)
-    said = Message(Role.ASSISTANT, tuple(part for part in step.parts if part not in results))
+    said = Message(Role.ASSISTANT, tuple(part for part in step.parts if part not in results), step.metadata)
     return (said, Message(Role.TOOL, results)) if results else (said,)
 
 

@@ -14,11 +14,14 @@ import attrs
 
 from rxchat.dialects.base import integer, mapping, sequence, string
 from rxchat.dialects.openai_calls import ToolCalls
+from rxchat.dialects.openai_details import REASONING_DETAILS, ReasoningDetails
 from rxchat.dialects.openai_fields import annotated, filters, image, joined_base64, search_hits, signature_of, spoken
 from rxchat.errors import DialectError
 from rxchat.events import (
+    PROVIDER_ITEM,
     ChatEvent,
     ContentFilter,
+    Custom,
     MediaDone,
     MediaPartial,
     RefusalDelta,
@@ -90,6 +93,7 @@ class Choice:
         self.blocked = False
         self._host = host
         self._audio: _Audio | None = None
+        self._kept = ReasoningDetails()
         self._signatures: dict[int | None, str] = {}
         self._server_tools: dict[str, set[str]] = {}
         self._snapshot = ""
@@ -175,6 +179,7 @@ class Choice:
         """
         The same reasoning as blocks: they are told apart where their texts are what `text` says, or where there is no other.
         """
+        self._kept.take(details)
         pieces = [string(detail.get("text")) or string(detail.get("summary")) or "" for detail in details]
         apart = text is None or text == "".join(pieces)
         if text and not apart:
@@ -290,6 +295,14 @@ class Choice:
             audio.told += 1
         if said.get("expires_at"):
             self.end_audio(emit)
+
+    def end(self, emit: Emit[ChatEvent]) -> None:
+        """
+        The answer is over: what was collected is given whole. Only choice 0 goes on in the next request.
+        """
+        self.end_audio(emit)
+        if self._kept.blocks and self.index == 0:
+            emit(Custom(PROVIDER_ITEM, {"type": REASONING_DETAILS, "raw": self._kept.blocks}))
 
     def end_audio(self, emit: Emit[ChatEvent]) -> None:
         """

@@ -276,7 +276,7 @@ class OpenAIChatParser(Parser):
         for choice in self._choices.values():
             if choice.finish_raw is None or self._reason(choice).complete:
                 choice.calls.end(emit)
-            choice.end_audio(emit)
+            choice.end(emit)
         first = self._choices.get(0)
         if first is not None and self._reason(first) is FinishReason.ERROR:
             raise ProviderError(f"the provider ended the answer with finish_reason {first.finish_raw}", type=first.finish_raw)

@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 
+from rxchat.call_keys import is_local_id
 from rxchat.errors import ConfigurationError
 from rxchat.prompt import JsonSchema, Message, RequestOptions, Role, ToolSpec
 from rxchat.response import MediaPart, TextPart, ToolCall, ToolResultPart
@@ -32,6 +33,7 @@ __all__ = [
     "split_system",
     "tool_names",
     "whole_arguments",
+    "wire_id",
 ]
 
 
@@ -178,3 +180,10 @@ def whole_arguments(call: ToolCall) -> Mapping[str, Any]:
     if call.arguments is None:
         raise ConfigurationError(f"tool call {call.id} has no whole arguments and cannot be sent back")
     return call.arguments
+
+
+def wire_id(call_id: str) -> str | None:
+    """
+    The id of a call, None for one that was made up here, which means nothing to the provider (contract P5).
+    """
+    return call_id if call_id and not is_local_id(call_id) else None

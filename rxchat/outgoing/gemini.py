@@ -25,6 +25,7 @@ from rxchat.outgoing.common import (
     split_system,
     tool_names,
     whole_arguments,
+    wire_id,
 )
 from rxchat.prompt import Message, RequestOptions, Role, ToolSpec
 from rxchat.response import MediaPart, Part, ProviderItemPart, ServerToolPart, TextPart, ThinkingPart, ToolCall, ToolResultPart
@@ -147,14 +148,7 @@ def _result(part: ToolResultPart, names: Mapping[str, str]) -> dict[str, Any]:
     if name is None:
         raise ConfigurationError(f"the result of call {part.call_id!r} has no call before it to take its name from")
     plain = part.result if isinstance(part.result, Mapping) else {"error" if part.is_error else "result": part.result}
-    return drop_none(id=part.call_id if _is_wire_id(part.call_id) else None, name=name, response=dict(plain))
-
-
-def _is_wire_id(call_id: str) -> bool:
-    """
-    Ids made up here mean nothing to the provider (contract P5).
-    """
-    return bool(call_id) and not call_id.startswith("local-")
+    return drop_none(id=wire_id(part.call_id), name=name, response=dict(plain))
 
 
 def _said(part: Part, names: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -166,9 +160,7 @@ def _said(part: Part, names: Mapping[str, str]) -> list[dict[str, Any]]:
     if isinstance(part, ThinkingPart):
         return [{"text": part.text, "thought": True, SIGNATURE: part.signature}] if part.signature else []
     if isinstance(part, ToolCall):
-        wire: dict[str, Any] = {
-            "functionCall": drop_none(id=part.id if _is_wire_id(part.id) else None, name=part.name, args=dict(whole_arguments(part)))
-        }
+        wire: dict[str, Any] = {"functionCall": drop_none(id=wire_id(part.id), name=part.name, args=dict(whole_arguments(part)))}
         return [wire | dict(part.metadata or {})]
     if isinstance(part, ToolResultPart):
         return [{"functionResponse": _result(part, names)}]
