@@ -181,8 +181,8 @@ class Pump:
         try:
             return await session.request(
                 request.method,
-                # A signature is over the path as it is: it must not be quoted anew.
-                URL(request.url, encoded=True) if self._request.auth else request.url,
+                # What a builder has quoted must not be quoted anew: a signature is over the path as it is.
+                URL(request.url, encoded=True) if "%" in request.url else request.url,
                 data=request.content,
                 headers=request.headers,
                 proxy=proxy_of(request.url),

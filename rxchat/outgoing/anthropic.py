@@ -69,7 +69,7 @@ def message_body(call: ModelCall, dialect: str = NAME) -> dict[str, Any]:
     if call.request.response_format == "json":
         raise ConfigurationError(f"{dialect} has no plain JSON mode; give a JsonSchema")
     system, messages = split_system(call.messages)
-    body: dict[str, Any] = {"max_tokens": call.request.max_tokens or DEFAULT_MAX_TOKENS, "messages": list(_turns(messages))}
+    body: dict[str, Any] = {"max_tokens": call.request.max_tokens or DEFAULT_MAX_TOKENS, "messages": list(_turns(messages, dialect))}
     body |= drop_none(system=system)
     body |= drop_none(
         temperature=call.request.temperature,
@@ -122,7 +122,7 @@ def _choice(call: ModelCall) -> dict[str, Any]:
 # --- messages -------------------------------------------------------------------------------------------------------------------------------------
 
 
-def _turns(messages: tuple[Message, ...]) -> Iterator[dict[str, Any]]:
+def _turns(messages: tuple[Message, ...], dialect: str) -> Iterator[dict[str, Any]]:
     """
     Messages as turns of user and assistant; neighbours of one side are one turn.
     """
@@ -133,7 +133,7 @@ def _turns(messages: tuple[Message, ...]) -> Iterator[dict[str, Any]]:
             yield _turn(side, blocks)
             blocks = []
         side = speaker
-        blocks += [block for part in message.parts for block in (_said(part) if speaker == "assistant" else [_asked(part)])]
+        blocks += [block for part in message.parts for block in (_said(part) if speaker == "assistant" else [_asked(part, dialect)])]
     if blocks:
         yield _turn(side, blocks)
 
@@ -146,27 +146,27 @@ def _turn(role: str, blocks: list[dict[str, Any]]) -> dict[str, Any]:
     return {"role": role, "content": ordered}
 
 
-def _asked(part: Part) -> dict[str, Any]:
+def _asked(part: Part, dialect: str) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
     if isinstance(part, ToolResultPart):
-        return {"type": "tool_result", "tool_use_id": part.call_id, "content": _result(part)} | ({"is_error": True} if part.is_error else {})
+        return {"type": "tool_result", "tool_use_id": part.call_id, "content": _result(part, dialect)} | ({"is_error": True} if part.is_error else {})
     if isinstance(part, MediaPart):
-        return _media(part)
-    raise refuse_media(NAME, type(part).__name__, "a user message holds text, media and tool results")
+        return _media(part, dialect)
+    raise refuse_media(dialect, type(part).__name__, "a user message holds text, media and tool results")
 
 
-def _result(part: ToolResultPart) -> str | list[dict[str, Any]]:
+def _result(part: ToolResultPart, dialect: str) -> str | list[dict[str, Any]]:
     if isinstance(part.result, str):
         return part.result
     if isinstance(part.result, (list, tuple)) and any(isinstance(item, (TextPart, MediaPart)) for item in part.result):
-        return [_asked(item) for item in part.result]
+        return [_asked(item, dialect) for item in part.result]
     return dumps(part.result)
 
 
-def _media(part: MediaPart) -> dict[str, Any]:
+def _media(part: MediaPart, dialect: str) -> dict[str, Any]:
     if part.kind not in ("image", "file"):
-        raise refuse_media(NAME, part.kind)
+        raise refuse_media(dialect, part.kind)
     kind = "image" if part.kind == "image" else "document"
     if part.data is not None:
         source: dict[str, Any] = {"type": "base64", "media_type": part.mime, "data": part.data}
@@ -175,7 +175,7 @@ def _media(part: MediaPart) -> dict[str, Any]:
     elif part.url is not None:
         source = {"type": "url", "url": part.url}
     else:
-        raise refuse_media(NAME, f"{part.kind} without data or URL")
+        raise refuse_media(dialect, f"{part.kind} without data or URL")
     return {"type": kind, "source": source} | (drop_none(title=part.name) if kind == "document" else {})
 
 

@@ -13,9 +13,9 @@ import attrs
 
 from rxchat.errors import ConfigurationError
 from rxchat.outgoing import openai_chat
-from rxchat.outgoing.common import ModelCall, WireRequest, data_url, drop_none, merge_extra, refuse_options, tool_names
+from rxchat.outgoing.common import ModelCall, WireRequest, data_url, drop_none, merge_extra, refuse_media, refuse_options, tool_names
 from rxchat.prompt import Message, Role
-from rxchat.response import MediaPart, Part, ThinkingPart
+from rxchat.response import MediaPart, Part, TextPart, ThinkingPart
 
 __all__ = ["build"]
 
@@ -49,7 +49,11 @@ def _part(part: Part) -> dict[str, Any]:
         return {"type": "input_audio", "input_audio": part.data or part.url}
     if isinstance(part, MediaPart) and part.kind == "file":
         return {"type": "document_url", "document_url": part.url or data_url(part)} | drop_none(document_name=part.name)
-    return openai_chat.content_part(part)
+    if isinstance(part, TextPart) or (isinstance(part, MediaPart) and part.kind == "image"):
+        return openai_chat.content_part(part)
+    raise refuse_media(
+        NAME, part.kind if isinstance(part, MediaPart) else type(part).__name__, "a user message holds text, images, audio and documents"
+    )
 
 
 def _messages(messages: tuple[Message, ...], built: list[dict[str, Any]]) -> list[dict[str, Any]]:
