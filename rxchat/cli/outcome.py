@@ -80,8 +80,15 @@ def _answer(response: ChatResponse) -> dict[str, Any]:
         "thinking": response.thinking,
         "tool_calls": [_call(call) for call in response.tool_calls],
         "finish_reason": response.finish_reason.value,
-        "finish_reason_raw": response.finish_reason_raw,
+        "finish_reason_raw": _wire_word(response.finish_reason_raw),
     }
+
+
+def _wire_word(raw: str | None) -> str | int | None:
+    """
+    A finish word as it was on the wire: one of digits alone was a number there (Gemini's integer enums).
+    """
+    return int(raw) if raw is not None and raw.isascii() and raw.isdigit() else raw
 
 
 def _call(call: ToolCall) -> dict[str, Any]:

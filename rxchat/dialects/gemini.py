@@ -5,7 +5,7 @@ Gemini's generateContent (Gemini API and Vertex): an event stream, a streamed JS
 
 The end is a finishReason of every candidate seen, or a blockReason, and then the end of the body: a finishReason may come in every event, and text behind it,
 so the last one counts (contract P9). In an array the closing bracket is that end, in an event stream a clean EOF; a last event without its blank line counts
-if its JSON is whole. Enums may be words or integers: a finishReason is always told as the word. A blocked prompt is a content filter whatever else is said;
+if its JSON is whole. Enums may be words or integers: the raw word is as it came (V3). A blocked prompt is a content filter whatever else is said;
 its blockReason is in `metadata`, since no finishReason came. A finish that rejects a call (MALFORMED_..., UNEXPECTED_...) or that no table knows leaves all
 calls incomplete (P2).
 
@@ -219,8 +219,8 @@ class GeminiParser(Parser):
         if raw not in _UNSAID:
             if isinstance(raw, bool) or not isinstance(raw, str | int):
                 raise self.malformed(f"a finishReason is {type(raw).__name__}")
-            candidate.finish_raw = _word(raw)
-            candidate.reason = self.finish_reasons.get(candidate.finish_raw, FinishReason.OTHER)
+            candidate.finish_raw = str(raw)
+            candidate.reason = self.finish_reasons.get(_word(raw), FinishReason.OTHER)
         self._filtered(candidate, said, raw not in _UNSAID and candidate.reason is FinishReason.CONTENT_FILTER, emit)
 
     def _filtered(self, candidate: Candidate, said: Mapping[str, Any], decided: bool, emit: Emit[ChatEvent]) -> None:

@@ -244,3 +244,13 @@ def test_arguments_of_a_call_that_may_not_run(tmp_path: Path, capsys: pytest.Cap
     _, (shown,) = parsed(capsys, path)
     assert [(call["arguments"], call["complete"]) for call in shown["response"]["tool_calls"]] == [({"a": 1}, False), (None, False)]
     assert shown["committable"] is False
+
+
+def test_a_finish_that_was_a_number(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """
+    An integer enum of the wire is a number again.
+    """
+    (path,) = write(tmp_path, numbered=b'[{"candidates":[{"content":{"parts":[{"text":"a"}]},"finishReason":1}]}]')
+    main(["parse", "--json", "--dialect", "gemini", "--content-type", "application/json", path])
+    shown = json.loads(capsys.readouterr().out)["response"]
+    assert (shown["finish_reason"], shown["finish_reason_raw"]) == ("stop", 1)
