@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any, TypeAlias
 
@@ -14,13 +15,14 @@ import attrs
 
 from rxchat.dialects import Dialect, get_dialect
 from rxchat.errors import ConfigurationError, RxchatError, Verdict
-from rxchat.events import Raw
+from rxchat.events import ChatEvent, Group, Raw, StepStart
 from rxchat.framing import FRAMERS
 from rxchat.outgoing.common import ModelCall, WireRequest
 from rxchat.prompt import RequestOptions, as_messages
 from rxchat.response import COUNTERS, ChatResponse
+from rxchat.stage import run
 from rxchat.strictjson import loads
-from rxchat.testing.bodies import Body, BodyLike, as_body, borders_of, cuts, mutations
+from rxchat.testing.bodies import Body, BodyLike, as_body, borders_of, cuts, frames_of, mutations
 from rxchat.testing.replays import Replay, fact_of, replay
 from rxchat.testing.rules import broken_rules, crash_of
 
@@ -29,9 +31,9 @@ __all__ = ["BodyOrPair", "DialectReport", "check_dialect"]
 BodyOrPair: TypeAlias = BodyLike | tuple[BodyLike, BodyLike]
 
 SHOWN = 20
-SMALL = 4096
 NOVEL = "rxchat-novel"
 KEY = "planted-key-7f3a"
+_CONTENT = (Group.TEXT, Group.THINKING, Group.TOOL_CALL)
 # A frame no dialect knows, where frames are text; in other framings there is none by default.
 UNKNOWN_VALUE = json.dumps({"type": NOVEL, "event_type": NOVEL, NOVEL: {"v": 1}})
 UNKNOWN_FRAMES: Mapping[str, bytes] = {
@@ -191,6 +193,7 @@ class _Check:
         crash = crash_of(whole)
         if crash is not None:
             self.say(body.name, "whole", f"E11: the dialect fell over: {crash}")
+        self.alone(body)
         self.cut(body, whole)
         self.cut_off(body, whole)
         self.damage(body)
@@ -216,7 +219,7 @@ class _Check:
 
     def cut(self, body: Body, whole: Replay) -> None:
         """
-        The same at every cut (contract E9).
+        The same at every cut (contract E9); an error is compared with the ErrorEvent that carries it.
         """
         borders = borders_of(body.content, self.framing(body))
         number = 50 if self.exhaustive else 6
@@ -232,8 +235,25 @@ class _Check:
         differing = next((k for k, (a, b) in enumerate(zip(one.facts[0], other.facts[0], strict=False)) if a != b), None)
         if differing is not None:
             self.say(body.name, done, f"E9: event {differing} is {_short(other.facts[0][differing])}, read whole {_short(one.facts[0][differing])}")
-        elif one.facts[1] != other.facts[1]:
-            self.say(body.name, done, f"E9: the error is {other.error!r}, read whole {one.error!r}")
+
+    def alone(self, body: Body) -> None:
+        """
+        What the pipeline would hide of a parser: events behind its end (contract E1), content before its step (E2), empty deltas (E13).
+        """
+        events: list[ChatEvent] = []
+        parser = self.spec.parser(self.spec.context(body.options))
+        with suppress(RxchatError):
+            for event in run(parser, frames_of(body.content, self.framing(body))):
+                events.append(event)
+        end = next((k for k, event in enumerate(events) if event.terminal), len(events))
+        if events[end + 1 :]:
+            self.say(body.name, "the parser alone", f"E1: {_short(events[end + 1])} comes behind its {events[end].type}")
+        step = next((k for k, event in enumerate(events) if isinstance(event, StepStart)), len(events))
+        early = next((event for event in events[:step] if event.group in _CONTENT), None)
+        if early is not None:
+            self.say(body.name, "the parser alone", f"E2: {_short(early)} comes before its StepStart")
+        if any(event.is_delta and getattr(event, "text", "x") == "" for event in events):
+            self.say(body.name, "the parser alone", "E13: an empty delta")
 
     # Cut off ---------------------------------------------------------------------------------------------------------------------------------
 
@@ -300,9 +320,7 @@ class _Check:
                 continue
             if (crash := crash_of(got)) is not None:
                 self.report.wrapped.append(f"{body.name} | {done} | {crash}")
-            self.same(
-                body, f"{done}, in small reads", got, self.tried(body, f"{done}, in small reads", content, cut=1 if len(content) < SMALL else 7)
-            )
+            self.same(body, f"{done}, in small reads", got, self.tried(body, f"{done}, in small reads", content, cut=5))
 
     def novel(self, body: Body, whole: Replay) -> None:
         """

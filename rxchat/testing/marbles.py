@@ -19,7 +19,7 @@ def events_from_marbles(
     marbles: str, table: Mapping[str, ChatEvent], scheduler: VirtualTimeScheduler, *, error: Exception | None = None
 ) -> Observable[ChatEvent]:
     """
-    A cold source: each letter is its event of the table, `-` a tick, `|` the end, `#` the error. A group `(ab)` takes as many ticks as it has characters.
+    A cold source: each letter is its event of the table, `-` a tick, `|` the end, `#` the error. A group `(a,b)` takes as many ticks as it has characters.
     """
     lookup: dict[str | float, ChatEvent] = {letter: event for letter, event in table.items()}  # noqa: C416
     return rx.from_marbles(marbles, 1.0, scheduler, lookup=lookup, error=error)
@@ -50,9 +50,10 @@ def _drawn(ticks: Mapping[int, str]) -> str:
     drawn, tick, last = "", 0, max(ticks, default=-1)
     while tick <= last:
         marks = ticks.get(tick, "-")
-        drawn += marks if len(marks) == 1 else f"({marks})"
+        group = marks if len(marks) == 1 else f"({','.join(marks)})"
+        drawn += group
         tick += 1
-        covered = 0 if len(marks) == 1 else len(marks) + 1
+        covered = len(group) - 1
         while covered and tick not in ticks:
             tick, covered = tick + 1, covered - 1
     return drawn
