@@ -21,6 +21,7 @@ from rxchat.outgoing.common import (
     drop_none,
     known_tool,
     merge_extra,
+    pick,
     refuse_media,
     refuse_options,
     schema_of,
@@ -46,6 +47,8 @@ __all__ = ["DEFAULT_MAX_TOKENS", "VERSION", "build", "message_body"]
 NAME = "anthropic"
 VERSION = "2023-06-01"
 DEFAULT_MAX_TOKENS = 8192
+# Blocks that are kept whole and sent back as they came; those of other providers are not for this one.
+ITEMS = frozenset({"compaction", "fallback"})
 
 
 def build(call: ModelCall) -> WireRequest:
@@ -190,10 +193,10 @@ def _said(part: Part) -> list[dict[str, Any]]:
     if isinstance(part, RedactedThinkingPart):
         return [{"type": "redacted_thinking", "data": part.data}]
     if isinstance(part, ToolCall):
-        return [{"type": "tool_use", "id": part.id, "name": part.name, "input": whole_arguments(part)} | dict(part.metadata or {})]
+        return [{"type": "tool_use", "id": part.id, "name": part.name, "input": whole_arguments(part)} | pick(part.metadata, "caller")]
     if isinstance(part, ServerToolPart):
         return _server_tool(part)
-    if isinstance(part, ProviderItemPart) and isinstance(part.raw, Mapping):
+    if isinstance(part, ProviderItemPart) and part.type in ITEMS and isinstance(part.raw, Mapping):
         return [dict(part.raw)]
     return []
 

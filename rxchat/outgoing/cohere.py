@@ -21,10 +21,11 @@ from rxchat.outgoing.common import (
     refuse_media,
     refuse_options,
     result_text,
+    results_of,
     schema_of,
 )
 from rxchat.prompt import Message, RequestOptions, Role, ToolSpec
-from rxchat.response import MediaPart, Part, TextPart, ThinkingPart, ToolCall, ToolResultPart
+from rxchat.response import MediaPart, Part, TextPart, ThinkingPart, ToolCall
 
 __all__ = ["build"]
 
@@ -100,9 +101,8 @@ def _format(request: RequestOptions) -> dict[str, Any]:
 
 def _messages(message: Message) -> Iterator[dict[str, Any]]:
     if message.role is Role.TOOL:
-        for part in message.parts:
-            if isinstance(part, ToolResultPart):
-                yield {"role": "tool", "tool_call_id": part.call_id, "content": result_text(part)}
+        for part in results_of(message):
+            yield {"role": "tool", "tool_call_id": part.call_id, "content": result_text(part)}
     elif message.role is Role.ASSISTANT:
         yield _assistant(message)
     elif all(isinstance(part, TextPart) for part in message.parts):

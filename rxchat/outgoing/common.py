@@ -26,9 +26,11 @@ __all__ = [
     "drop_none",
     "known_tool",
     "merge_extra",
+    "pick",
     "refuse_media",
     "refuse_options",
     "result_text",
+    "results_of",
     "schema_of",
     "split_system",
     "tool_names",
@@ -95,6 +97,23 @@ def split_system(messages: tuple[Message, ...]) -> tuple[str | None, tuple[Messa
     """
     texts = [message.text for message in messages if message.role is Role.SYSTEM]
     return "\n\n".join(texts) if texts else None, tuple(message for message in messages if message.role is not Role.SYSTEM)
+
+
+def results_of(message: Message) -> tuple[ToolResultPart, ...]:
+    """
+    The results a tool message holds; ConfigurationError for anything else in it.
+    """
+    for part in message.parts:
+        if not isinstance(part, ToolResultPart):
+            raise ConfigurationError(f"a tool message holds tool results, not {type(part).__name__}")
+    return tuple(part for part in message.parts if isinstance(part, ToolResultPart))
+
+
+def pick(metadata: Mapping[str, Any] | None, *names: str) -> dict[str, Any]:
+    """
+    What this provider wants back with a call; another's means nothing to it.
+    """
+    return {name: metadata[name] for name in names if name in metadata} if metadata else {}
 
 
 def result_text(part: ToolResultPart) -> str:

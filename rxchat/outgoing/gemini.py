@@ -19,6 +19,7 @@ from rxchat.outgoing.common import (
     drop_none,
     known_tool,
     merge_extra,
+    pick,
     refuse_media,
     refuse_options,
     schema_of,
@@ -161,7 +162,7 @@ def _said(part: Part, names: Mapping[str, str]) -> list[dict[str, Any]]:
         return [{"text": part.text, "thought": True, SIGNATURE: part.signature}] if part.signature else []
     if isinstance(part, ToolCall):
         wire: dict[str, Any] = {"functionCall": drop_none(id=wire_id(part.id), name=part.name, args=dict(whole_arguments(part)))}
-        return [wire | dict(part.metadata or {})]
+        return [wire | pick(part.metadata, SIGNATURE)]
     if isinstance(part, ToolResultPart):
         return [{"functionResponse": _result(part, names)}]
     if isinstance(part, MediaPart):
@@ -169,7 +170,7 @@ def _said(part: Part, names: Mapping[str, str]) -> list[dict[str, Any]]:
     if isinstance(part, ServerToolPart):
         asked, answered = ("executableCode", "codeExecutionResult") if part.kind == "codeExecution" else ("toolCall", "toolResponse")
         return [_signed(name, said) for name, said in ((asked, part.payload), (answered, part.result)) if isinstance(said, Mapping)]
-    if isinstance(part, ProviderItemPart) and isinstance(part.raw, Mapping):
+    if isinstance(part, ProviderItemPart) and part.type == SIGNATURE and isinstance(part.raw, Mapping):
         return [dict(part.raw)]
     return []
 

@@ -17,6 +17,7 @@ from rxchat.outgoing.common import (
     drop_none,
     known_tool,
     merge_extra,
+    pick,
     refuse_media,
     refuse_options,
     result_text,
@@ -133,7 +134,7 @@ def _said(part: Part, names: Mapping[str, str]) -> Iterator[dict[str, Any]]:
         yield {"type": "thought"} | drop_none(summary=summary) | {"signature": part.signature}
     elif isinstance(part, ToolCall):
         wire = {"type": "function_call", "id": part.id, "name": part.name, "arguments": dict(whole_arguments(part))}
-        yield wire | dict(part.metadata or {})
+        yield wire | pick(part.metadata, "signature")
     elif isinstance(part, ToolResultPart):
         yield _result(part, names)
     elif isinstance(part, ServerToolPart):

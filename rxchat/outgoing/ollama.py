@@ -20,12 +20,13 @@ from rxchat.outgoing.common import (
     refuse_media,
     refuse_options,
     result_text,
+    results_of,
     schema_of,
     tool_names,
     whole_arguments,
 )
 from rxchat.prompt import Message, RequestOptions, Role, ToolSpec
-from rxchat.response import MediaPart, Part, TextPart, ThinkingPart, ToolCall, ToolResultPart
+from rxchat.response import MediaPart, Part, TextPart, ThinkingPart, ToolCall
 
 __all__ = ["build"]
 
@@ -85,9 +86,8 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
 
 def _messages(message: Message, names: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     if message.role is Role.TOOL:
-        for part in message.parts:
-            if isinstance(part, ToolResultPart):
-                yield {"role": "tool", "content": result_text(part)} | drop_none(tool_name=names.get(part.call_id))
+        for part in results_of(message):
+            yield {"role": "tool", "content": result_text(part)} | drop_none(tool_name=names.get(part.call_id))
     elif message.role is Role.ASSISTANT:
         yield _assistant(message)
     else:

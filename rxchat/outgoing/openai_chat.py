@@ -19,13 +19,15 @@ from rxchat.outgoing.common import (
     drop_none,
     known_tool,
     merge_extra,
+    pick,
     refuse_media,
     refuse_options,
     result_text,
+    results_of,
     schema_of,
 )
 from rxchat.prompt import Message, RequestOptions, Role, ToolSpec
-from rxchat.response import MediaPart, Part, ProviderItemPart, RefusalPart, TextPart, ThinkingPart, ToolCall, ToolResultPart
+from rxchat.response import MediaPart, Part, ProviderItemPart, RefusalPart, TextPart, ThinkingPart, ToolCall
 
 __all__ = ["build", "chat_request", "content_part"]
 
@@ -34,6 +36,8 @@ ToPart: TypeAlias = Callable[[Part], dict[str, Any]]
 NAME = "openai-chat"
 # Under this key reasoning goes back as the blocks it came in, which a ProviderItemPart of this type holds (OpenRouter and its kin).
 REASONING_DETAILS = "reasoning_details"
+# What calls of other protocols carry.
+FOREIGN = frozenset({"id", "thoughtSignature", "signature", "caller"})
 AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
 
@@ -123,9 +127,7 @@ def _format(request: RequestOptions) -> dict[str, Any]:
 
 def _messages(message: Message, quirks: Mapping[str, Any], to_part: ToPart) -> Iterator[dict[str, Any]]:
     if message.role is Role.TOOL:
-        for part in message.parts:
-            if not isinstance(part, ToolResultPart):
-                raise ConfigurationError(f"a tool message holds tool results, not {type(part).__name__}")
+        for part in results_of(message):
             yield {"role": "tool", "tool_call_id": part.call_id, "content": result_text(part)}
     elif message.role is Role.ASSISTANT:
         yield _assistant(message, quirks)
@@ -181,4 +183,4 @@ def _call(call: ToolCall) -> dict[str, Any]:
     if call.kind == "custom":
         return {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": call.arguments_text}}
     wire = {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments_text or "{}"}}
-    return wire | dict(call.metadata or {})
+    return wire | pick(call.metadata, *(name for name in call.metadata or {} if name not in FOREIGN))

@@ -21,6 +21,7 @@ from rxchat.outgoing.common import (
     drop_none,
     known_tool,
     merge_extra,
+    pick,
     refuse_media,
     refuse_options,
     result_text,
@@ -34,6 +35,8 @@ __all__ = ["build"]
 
 NAME = "openai-responses"
 ENCRYPTED = "reasoning.encrypted_content"
+# What calls of other providers carry.
+FOREIGN = frozenset({"thoughtSignature", "signature", "extra_content"})
 
 
 def build(call: ModelCall) -> WireRequest:
@@ -151,7 +154,7 @@ def _said(part: Part) -> dict[str, Any] | None:
     if isinstance(part, ServerToolPart):
         raw = part.result if isinstance(part.result, Mapping) else part.payload
         return dict(raw) if isinstance(raw, Mapping) else None
-    if isinstance(part, ProviderItemPart) and isinstance(part.raw, Mapping):
+    if isinstance(part, ProviderItemPart) and isinstance(part.raw, Mapping) and "type" in part.raw:
         return dict(part.raw)
     return None
 
@@ -162,4 +165,4 @@ def _call(call: ToolCall) -> dict[str, Any]:
     if call.kind == "custom":
         return {"type": "custom_tool_call", "call_id": call.id, "name": call.name, "input": call.arguments_text}
     wire = {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments_text or "{}"}
-    return wire | dict(call.metadata or {})
+    return wire | pick(call.metadata, *(name for name in call.metadata or {} if name not in FOREIGN))
