@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from random import Random
 from typing import Any, TypeAlias
@@ -14,16 +14,13 @@ from typing import Any, TypeAlias
 import attrs
 
 from rxchat.dialects import Dialect, get_dialect
-from rxchat.errors import ConfigurationError, RxchatError, Verdict
+from rxchat.errors import RxchatError, Verdict
 from rxchat.events import ChatEvent, Group, Raw, StepStart
-from rxchat.framing import FRAMERS
-from rxchat.outgoing.common import ModelCall, WireRequest
-from rxchat.prompt import RequestOptions, as_messages
-from rxchat.response import COUNTERS, ChatResponse
 from rxchat.stage import run
-from rxchat.strictjson import loads
 from rxchat.testing.bodies import Body, BodyLike, as_body, borders_of, cuts, frames_of, mutations
-from rxchat.testing.replays import Replay, fact_of, replay
+from rxchat.testing.comparing import answer, facts, is_json, short, sizes, stripped
+from rxchat.testing.declarations import declaration_faults, request_faults
+from rxchat.testing.replays import Replay, replay
 from rxchat.testing.rules import broken_rules, crash_of
 
 __all__ = ["BodyOrPair", "DialectReport", "check_dialect"]
@@ -32,7 +29,6 @@ BodyOrPair: TypeAlias = BodyLike | tuple[BodyLike, BodyLike]
 
 SHOWN = 20
 NOVEL = "rxchat-novel"
-KEY = "planted-key-7f3a"
 _CONTENT = (Group.TEXT, Group.THINKING, Group.TOOL_CALL)
 # A frame no dialect knows, where frames are text; in other framings there is none by default.
 UNKNOWN_VALUE = json.dumps({"type": NOVEL, "event_type": NOVEL, NOVEL: {"v": 1}})
@@ -90,8 +86,8 @@ def check_dialect(
     """
     spec = get_dialect(dialect) if isinstance(dialect, str) else dialect
     check = _Check(spec, is_complete, unknown_frame, exhaustive, samples, seed, model)
-    check.declaration()
-    check.request()
+    for what in (*declaration_faults(spec), *check.requests()):
+        check.say("-", "", what)
     for k, given in enumerate(bodies):
         check.body_or_pair(given, f"body {k}")
     if not check.report.bodies:
@@ -128,45 +124,13 @@ class _Check:
     def say(self, body: str, done: str, what: str) -> None:
         self.report.faults.append(" | ".join(part for part in (self.spec.name, body, done, what) if part))
 
-    # The declaration -------------------------------------------------------------------------------------------------------------------------
-
-    def declaration(self) -> None:
+    def requests(self) -> Iterator[str]:
         """
-        Names, framings, options.
+        What is wrong with a plain question, streamed and not; nothing for a dialect that only reads.
         """
-        spec = self.spec
-        facts = {
-            "a dialect has a name": bool(spec.name),
-            "its doc says what it reads": bool(spec.doc),
-            "it has a framing": bool(spec.framings),
-            "its framings are framers": set(spec.framings.values()) <= set(FRAMERS),
-            "its media types are lower case, without parameters": all(name == name.lower() and ";" not in name for name in spec.framings),
-            **{f"option {name} has a doc": bool(option.doc) for name, option in spec.options.items()},
-        }
-        for what, holds in facts.items():
-            if not holds:
-                self.say("-", "declaration", f"not so: {what}")
-
-    def request(self) -> None:
-        """
-        What is sent is JSON, and no repr shows the key (contract S).
-        """
-        if self.spec.request is None:
-            return
-        for stream in (True, False):
-            call = ModelCall(self.model, as_messages("Hi"), "https://provider.invalid/v1", KEY, request=RequestOptions(stream=stream))
-            try:
-                self._request(self.spec.request(call))
-            except ConfigurationError as error:
-                self.say("-", f"request, stream={stream}", f"a plain question is refused: {error}")
-            except Exception as error:
-                self.say("-", f"request, stream={stream}", f"{error!r}")
-
-    def _request(self, request: WireRequest) -> None:
-        self.report.requests += 1
-        json.loads(request.content)
-        if KEY in repr(request):
-            self.say("-", "request", "S: its repr shows the key")
+        for stream in (True, False) if self.spec.request is not None else ():
+            self.report.requests += 1
+            yield from request_faults(self.spec, self.model, stream)
 
     # One body --------------------------------------------------------------------------------------------------------------------------------
 
@@ -225,7 +189,7 @@ class _Check:
         number = 50 if self.exhaustive else 6
         for reads in cuts(body.content, seed=self.seed, random=number, borders=borders):
             self.report.cuts += 1
-            self.same(body, f"reads of {_sizes(reads)}", whole, self.tried(body, f"reads of {_sizes(reads)}", reads))
+            self.same(body, f"reads of {sizes(reads)}", whole, self.tried(body, f"reads of {sizes(reads)}", reads))
 
     def same(self, body: Body, done: str, one: Replay, other: Replay | None) -> None:
         if other is None or one.facts == other.facts:
@@ -234,7 +198,7 @@ class _Check:
             self.say(body.name, done, f"E9: {len(other.events)} events, {len(one.events)} if read whole")
         differing = next((k for k, (a, b) in enumerate(zip(one.facts[0], other.facts[0], strict=False)) if a != b), None)
         if differing is not None:
-            self.say(body.name, done, f"E9: event {differing} is {_short(other.facts[0][differing])}, read whole {_short(one.facts[0][differing])}")
+            self.say(body.name, done, f"E9: event {differing} is {short(other.facts[0][differing])}, read whole {short(one.facts[0][differing])}")
 
     def alone(self, body: Body) -> None:
         """
@@ -247,11 +211,11 @@ class _Check:
                 events.append(event)
         end = next((k for k, event in enumerate(events) if event.terminal), len(events))
         if events[end + 1 :]:
-            self.say(body.name, "the parser alone", f"E1: {_short(events[end + 1])} comes behind its {events[end].type}")
+            self.say(body.name, "the parser alone", f"E1: {short(events[end + 1])} comes behind its {events[end].type}")
         step = next((k for k, event in enumerate(events) if isinstance(event, StepStart)), len(events))
         early = next((event for event in events[:step] if event.group in _CONTENT), None)
         if early is not None:
-            self.say(body.name, "the parser alone", f"E2: {_short(early)} comes before its StepStart")
+            self.say(body.name, "the parser alone", f"E2: {short(early)} comes before its StepStart")
         if any(event.is_delta and getattr(event, "text", "x") == "" for event in events):
             self.say(body.name, "the parser alone", "E13: an empty delta")
 
@@ -292,19 +256,17 @@ class _Check:
         here = got.facts[0][: len(due)]
         if due != here:
             place = next((k for k, (a, b) in enumerate(zip(due, here, strict=False)) if a != b), len(here))
-            self.say(
-                body.name, done, f"E10: event {place} is {_short(here[place]) if place < len(here) else 'missing'}, due was {_short(due[place])}"
-            )
+            self.say(body.name, done, f"E10: event {place} is {short(here[place]) if place < len(here) else 'missing'}, due was {short(due[place])}")
 
     def complete(self, body: Body, done: str, length: int, whole: Replay, got: Replay) -> None:
         if self.framing(body) == "json":
-            if not _is_json(body.content[:length]):
+            if not is_json(body.content[:length]):
                 self.say(body.name, done, "V5: COMPLETE, but the JSON body is not whole")
         elif self.is_complete is not None:
             if not self.is_complete(body.content[:length]):
                 self.say(body.name, done, "V5: COMPLETE, but its protocol's end was not reached")
-        elif _answer(got.response) != _answer(whole.response):
-            self.say(body.name, done, f"V5: COMPLETE with {_answer(got.response)}, the whole body says {_answer(whole.response)}")
+        elif answer(got.response) != answer(whole.response):
+            self.say(body.name, done, f"V5: COMPLETE with {answer(got.response)}, the whole body says {answer(whole.response)}")
 
     # Damage and novelties --------------------------------------------------------------------------------------------------------------------
 
@@ -342,7 +304,7 @@ class _Check:
         before, after = (Counter(event.name for event in each.of(Raw)) for each in (whole, got))
         if (after - before).total() != 1:
             self.say(body.name, done, f"E11: it became {dict(after - before) or 'nothing'}, not one Raw")
-        known, kept = ([_stripped(event) for event in each.events if not isinstance(event, Raw)] for each in (whole, got))
+        known, kept = ([stripped(event) for event in each.events if not isinstance(event, Raw)] for each in (whole, got))
         if known != kept or whole.verdict is not got.verdict:
             place = next((k for k, (a, b) in enumerate(zip(known, kept, strict=False)) if a != b), min(len(known), len(kept)))
             self.say(
@@ -358,61 +320,7 @@ class _Check:
         self.report.pairs += 1
         if streamed is None or body is None:
             return
-        for name, one in _facts(streamed.response).items():
-            other = _facts(body.response)[name]
+        for name, one in facts(streamed.response).items():
+            other = facts(body.response)[name]
             if one != other:
-                self.say(stream.name, "pair", f"V: {name} is {_short(one)}, of the JSON body {_short(other)}")
-
-
-def _is_json(body: bytes) -> bool:
-    try:
-        loads(body)
-    except RxchatError:
-        return False
-    return True
-
-
-def _sizes(reads: Sequence[bytes]) -> str:
-    sizes = [len(read) for read in reads]
-    return ", ".join(map(str, sizes[:8])) + (f" ... ({len(sizes)} reads)" if len(sizes) > 8 else "")
-
-
-def _short(value: Any, most: int = 200) -> str:
-    text = repr(value)
-    return text if len(text) <= most else f"{text[:most]}..."
-
-
-def _answer(response: ChatResponse) -> tuple[Any, ...]:
-    return response.verdict, response.text, response.thinking, response.tool_calls, response.finish_reason
-
-
-def _facts(response: ChatResponse) -> dict[str, Any]:
-    """
-    What a stream and a JSON body must agree in; arguments by what they mean, since only streams have their spacing.
-    """
-    usage = response.usage
-    return {
-        "verdict": response.verdict,
-        "finish": (response.finish_reason, response.finish_reason_raw),
-        "text": response.text,
-        "thinking": response.thinking,
-        "refusal": response.refusal,
-        "calls": [(call.id, call.name, call.arguments or call.arguments_text or "{}", call.complete) for call in response.tool_calls],
-        "media": [(part.kind, part.mime, part.data, part.url) for part in response.media],
-        "usage": usage and [getattr(usage, name) for name in COUNTERS],
-    }
-
-
-def _stripped(event: Any) -> Any:
-    """
-    An event without what an unknown frame before it must change: its count, and offsets behind it.
-    """
-    fact = fact_of(event)
-    if event.type == "ERROR":
-        return fact[0], type(event.error), event.error.message, _uncounted(event.response)
-    response = getattr(event, "response", None)
-    return attrs.evolve(event, response=_uncounted(response)) if isinstance(response, ChatResponse) else fact
-
-
-def _uncounted(response: ChatResponse) -> ChatResponse:
-    return attrs.evolve(response, unknown={}, steps=tuple(_uncounted(step) for step in response.steps))
+                self.say(stream.name, "pair", f"V: {name} is {short(one)}, of the JSON body {short(other)}")
