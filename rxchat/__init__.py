@@ -69,8 +69,10 @@ if TYPE_CHECKING:
     )
     from rxchat.pipeline import chat_events
     from rxchat.projections import aggregate, citations, media, of_type, safety, text_only, thinking_only, tool_calls, usage
+    from rxchat.prompt import JsonSchema, Message, RequestOptions, ToolSpec, audio, file, image
     from rxchat.records import EventRecord, batch_text, to_records
     from rxchat.response import ChatResponse, FinishReason, ToolCall, Usage
+    from rxchat.toolschema import tool_spec
     from rxchat.ui import for_ui
 
 __all__ = [
@@ -88,13 +90,16 @@ __all__ = [
     "FinishReason",
     "Group",
     "Heartbeat",
+    "JsonSchema",
     "Limits",
     "MediaDone",
     "MediaPartial",
+    "Message",
     "Operator",
     "Phase",
     "Raw",
     "RefusalDelta",
+    "RequestOptions",
     "ResponseEnd",
     "ResponseStart",
     "RxchatError",
@@ -118,20 +123,24 @@ __all__ = [
     "ToolCallEnd",
     "ToolCallStart",
     "ToolResult",
+    "ToolSpec",
     "Usage",
     "UsageUpdate",
     "Verdict",
     "aggregate",
+    "audio",
     "batch_text",
     "chat_events",
     "citations",
     "decode_utf8",
+    "file",
     "filter_events",
     "for_ui",
     "frame_aws_event_stream",
     "frame_json_array",
     "frame_ndjson",
     "frame_sse",
+    "image",
     "lift",
     "media",
     "normalize",
@@ -145,6 +154,7 @@ __all__ = [
     "to_async_iterable",
     "to_records",
     "tool_calls",
+    "tool_spec",
     "usage",
 ]
 
@@ -152,6 +162,8 @@ __all__ = [
 _HOMES = (
     "errors",
     "response",
+    "prompt",
+    "toolschema",
     "events",
     "limits",
     "operators",

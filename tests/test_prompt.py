@@ -120,8 +120,8 @@ def test_options() -> None:
     One stop word is a tuple of one; headers, which may hold a key, have no repr.
     """
     assert ("END",) == RequestOptions(stop="END").stop
-    assert ("a", "b") == RequestOptions(stop=["a", "b"]).stop  # type: ignore[arg-type]
-    assert () == RequestOptions(stop=None).stop  # type: ignore[arg-type]
+    assert ("a", "b") == RequestOptions(stop=["a", "b"]).stop
+    assert () == RequestOptions(stop=None).stop
     assert "secret" not in repr(RequestOptions(extra_headers={"x": "secret"}))
     assert {"type": "object", "properties": {}} == ToolSpec("t").parameters
     assert "answer" == JsonSchema({}).name

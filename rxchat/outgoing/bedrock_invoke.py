@@ -52,7 +52,7 @@ def _claude(call: ModelCall) -> dict[str, Any]:
 
 def _nova(call: ModelCall) -> dict[str, Any]:
     refuse_options(call, f"{NAME} for Nova", "reasoning_effort", "reasoning_budget", "response_format")
-    body = {"schemaVersion": "messages-v1"} | converse_body(call, NAME)
+    body: dict[str, Any] = {"schemaVersion": "messages-v1"} | converse_body(call, NAME)
     more = body.pop("additionalModelRequestFields", {})
     if "top_k" in more:
         body["inferenceConfig"] = body.get("inferenceConfig", {}) | {"topK": more["top_k"]}

@@ -1,4 +1,4 @@
-# pyright: reportMissingImports=false
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 """
 Record what the official SDKs send for the logical requests, as golden files: run by hand where they are installed (dependency group `sdk`).
 

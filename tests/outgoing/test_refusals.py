@@ -227,12 +227,7 @@ def test_models_that_complete_a_text(model: str, family: str, said: dict[str, An
     Text and sampling only.
     """
     with pytest.raises(ConfigurationError, match=f"bedrock-invoke for {family} {words}"):
-        build(
-            "bedrock-invoke",
-            said.get("prompt", "Hi"),
-            model=model,
-            **({"tools": ()} | {key: value for key, value in said.items() if key != "prompt"}),
-        )
+        build("bedrock-invoke", model=model, **{"prompt": "Hi", "tools": (), **said})
 
 
 def test_texts_that_do_not_fit_a_template() -> None:

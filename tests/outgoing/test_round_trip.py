@@ -141,7 +141,7 @@ def responses(*output: Mapping[str, Any]) -> bytes:
     A stream of Responses that announces and ends each item.
     """
     body = {"id": "resp_1", "model": "m", "status": "completed", "output": list(output), "error": None}
-    events = [{"type": "response.created", "response": {**body, "status": "in_progress", "output": []}}]
+    events: list[dict[str, Any]] = [{"type": "response.created", "response": {**body, "status": "in_progress", "output": []}}]
     for index, item in enumerate(output):
         events.append(
             {"type": "response.output_item.added", "output_index": index, "item": {**item, "arguments": ""} if "arguments" in item else item}
