@@ -13,12 +13,15 @@ from typing import Any, NamedTuple
 import attrs
 import pytest
 
+from rxchat.client import ChatModel
 from rxchat.dialects import get_dialect
 from rxchat.errors import ConfigurationError
 from rxchat.outgoing.common import ModelCall
 from rxchat.prompt import Message, Prompt, RequestOptions, ToolSpec, as_messages
 from rxchat.response import ChatResponse
 from tests.dialects.reading import AWS_STREAM, aws, chunks, read, sse
+from tests.loopback import answer as reply
+from tests.loopback import in_turn, loopback
 
 JSON = "application/json"
 # Not as a serializer would write it, so that only the received text itself can be equal.
@@ -553,6 +556,24 @@ def test_results_come_back_to_their_calls_in_any_order_given(name: str) -> None:
     last, before = first.tool_calls[1], first.tool_calls[0]
     swapped = turns(talk, ["?", first, Message.tool(last, "rain"), Message.tool(before, "sunny")])
     assert swapped != turns(talk, ["?", first, Message.tool(before, "sunny"), Message.tool(last, "rain")])
+
+
+@pytest.mark.parametrize("name", CONVERSATIONS)
+async def test_asked_and_answered_on_loopback(name: str) -> None:
+    """
+    The client asks in the dialect and reads the answer in it, with calls and without.
+    """
+    talk = CONVERSATIONS[name]
+    model = "anthropic.claude" if talk.dialect == "bedrock-invoke" else "m"
+    options = {"incremental_output": True} if talk.dialect == "dashscope" else None
+    scripts = [reply(body, content_type=talk.media_type) for body in (talk.calls, talk.text)]
+    async with loopback(in_turn(scripts)) as server:
+        asked = ChatModel(model, base_url=server.url, api_key="k", dialect=talk.dialect, options=options)
+        first = await asked.call("What is the weather?", tools=[WEATHER])
+        results = [Message.tool(call, result) for call, result in zip(first.tool_calls, RESULTS, strict=True)]
+        second = await asked.call(["What is the weather?", first, *results], tools=[WEATHER])
+    assert ("COMPLETE", "COMPLETE", "Done.") == (first.verdict, second.verdict, second.text)
+    assert 2 == len(server.seen)
 
 
 @pytest.mark.parametrize("name", ["anthropic", "bedrock-converse", "gemini", "ollama", "responses"])
