@@ -8,10 +8,12 @@ import contextlib
 import io
 import re
 import tomllib
+from pathlib import Path
 
 import attrs
 import pytest
 
+import rxchat
 from rxchat.events import EVENT_TYPES
 from tests.shared_data import ROOT
 
@@ -19,6 +21,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<printed>.*?)^```$)?", re.MULTILINE | re.DOTALL)
 BLOCKS = [(match["code"], match["printed"], README[: match.start()].count("\n") + 2) for match in BLOCK.finditer(README)]
 ROW = re.compile(r"^\| (?P<group>[A-Z_]+) \| `(?P<cls>\w+)` \| `(?P<tag>[A-Z_]+)` \| (?P<phase>[A-Z]*) \| (?P<fields>.*?) \|", re.MULTILINE)
+
+NOT_CODE = {"tests/", "benchmarks/", "notebooks/", "mutants/", "rxchat/"}
 
 
 def lines(text: str) -> list[str]:
@@ -78,3 +82,15 @@ def test_links_into_the_project_lead_somewhere() -> None:
     """
     links = [link for link in re.findall(r"\]\(([^)#]+)\)", README) if "://" not in link]
     assert [] == [link for link in links if not (ROOT / link).exists()]
+
+
+def test_the_map_of_the_code_names_every_module() -> None:
+    """
+    CONTRIBUTING's map has all that lies in rxchat/.
+    """
+    contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    drawn = set(re.findall(r"[\w]+(?:\.py|/)(?=[ ,])", contributing.split("```")[3]))
+    there = {
+        path.name if path.is_file() else f"{path.name}/" for path in Path(rxchat.__file__).parent.iterdir() if path.suffix == ".py" or path.is_dir()
+    }
+    assert there - {"__init__.py", "__main__.py", "__pycache__/"} == {name for name in drawn if name not in ("base.py", "grammar.py")} - NOT_CODE
