@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from rxchat import errors as err
 from rxchat import events as ev
@@ -29,7 +29,12 @@ from rxchat.serialize import (
     to_dict,
 )
 from tests import strategies
+from tests.shared_data import EXHAUSTIVE
 from tests.strategies import SAMPLES
+
+# Answers within answers take their time to draw.
+drawn = settings(max_examples=1000 if EXHAUSTIVE else 100)
+
 
 # --- round trips ----------------------------------------------------------------------------------------------------------------------------------
 
@@ -50,6 +55,7 @@ def plain(event: ChatEvent) -> ChatEvent:
     return attrs.evolve(event, error=said(event.error)) if isinstance(event, ErrorEvent) else event  # type: ignore[arg-type]
 
 
+@drawn
 @given(strategies.events)
 def test_an_event_reads_back_as_it_was(event: ChatEvent) -> None:
     """
@@ -60,6 +66,7 @@ def test_an_event_reads_back_as_it_was(event: ChatEvent) -> None:
     assert plain(back) == plain(event)
 
 
+@drawn
 @given(strategies.responses)
 def test_an_answer_reads_back_as_it_was(response: ChatResponse) -> None:
     """
@@ -78,6 +85,7 @@ def test_an_error_reads_back_as_it_was(error: RxchatError) -> None:
     assert "planted" not in written
 
 
+@drawn
 @given(strategies.events)
 def test_an_event_without_its_answer(event: ChatEvent) -> None:
     """
