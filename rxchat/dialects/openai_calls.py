@@ -48,10 +48,13 @@ class ToolCalls:
 
     def __init__(self, choice: int = 0) -> None:
         self._choice = choice
-        self._calls: list[_Call] = []
+        self._last: _Call | None = None
+        self._open: list[_Call] = []
+        self._by_id: dict[str, _Call] = {}
+        self._by_index: dict[int, _Call] = {}  # the newest call under it
 
     def __bool__(self) -> bool:
-        return bool(self._calls)
+        return self._last is not None
 
     def take(self, entry: Any, emit: Emit[ChatEvent]) -> None:
         """
@@ -71,9 +74,9 @@ class ToolCalls:
         """
         The common entry, one more fragment of the last call, in few operations.
         """
-        if not self._calls or "id" in entry or len(entry) > 3:
+        last = self._last
+        if last is None or "id" in entry or len(entry) > 3:
             return False
-        last = self._calls[-1]
         body = entry.get("function")
         if last.index is None or entry.get("index") != last.index or last.kind != "function" or type(body) is not dict or len(body) != 1:
             return False
@@ -108,18 +111,23 @@ class ToolCalls:
         """
         A piece of the one call there can be (the field before tool_calls): its name may be repeated.
         """
-        if isinstance(body, dict) and self._calls:
+        if isinstance(body, dict) and self:
             body = {"arguments": body.get("arguments")}
         self.fragment(body, emit)
 
     def _begun(self, index: int | None, kind: str) -> _Call:
         call = _Call(index, kind)
-        self._calls.append(call)
+        self._last = call
+        self._open.append(call)
+        if index is not None:
+            self._by_index[index] = call
         return call
 
     def _say(self, call: _Call, call_id: str, name: str, text: str, extra: Mapping[str, Any] | None, emit: Emit[ChatEvent]) -> None:
         before = (call.id, call.name)
         call.id, call.name = call.id or call_id, call.name or name
+        if call_id:
+            self._by_id.setdefault(call_id, call)
         # A late id or name is told by a START repeated, where that one can be known by; else by the next fragment, or the END.
         late = before != (call.id, call.name) and (call.index is not None or before[0])
         if late or not call.told:
@@ -135,9 +143,10 @@ class ToolCalls:
         The provider ended every call that is open.
         """
         # A call the wire gave neither id nor index is only known as the newest one open.
-        nameless = any(not call.id and call.index is None for call in self._calls)
-        for call in reversed(self._calls) if nameless else self._calls:
+        nameless = any(not call.id and call.index is None for call in self._open)
+        for call in reversed(self._open) if nameless else self._open:
             self._end(call, emit)
+        self._open = []
 
     def _end(self, call: _Call, emit: Emit[ChatEvent]) -> None:
         if not call.ended:
@@ -149,14 +158,13 @@ class ToolCalls:
         """
         The call a fragment belongs to, None if it begins one; ends the call whose index a second id takes.
         """
-        if call_id:
-            known = next((call for call in reversed(self._calls) if call.id == call_id), None)
-            if known is not None:
-                return known
+        known = self._by_id.get(call_id) if call_id else None
+        if known is not None:
+            return known
         if index is None:
-            last = self._calls[-1] if self._calls else None
+            last = self._last
             return None if last is None or (call_id and last.id) or (name and last.name) else last
-        newest = next((call for call in reversed(self._calls) if call.index == index), None)
+        newest = self._by_index.get(index)
         if newest is None or not (_differ(call_id, newest.id) or _differ(name, newest.name)):
             return newest
         self._end(newest, emit)

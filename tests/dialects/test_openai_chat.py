@@ -6,6 +6,9 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
+from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -641,6 +644,33 @@ def test_fragments_behind_the_end_are_dropped_and_counted() -> None:
     """
     response = answer(CALL, finish("tool_calls"), calls(call("x", index=0)), calls(call("y", id="c1")), DONE)
     assert ("{}", 2) == (response.tool_calls[0].arguments_text, response.dropped)
+
+
+def _steps(n: int, index: Callable[[int], int]) -> int:
+    """
+    How often functions and generators were entered while `n` calls were read and finished `n` times.
+    """
+    count = 0
+
+    def seen(frame: FrameType, what: str, argument: object) -> None:
+        nonlocal count
+        count += what == "call"
+
+    frames = [calls(call("{}", index=index(k), id=f"c{k}", name="f")) for k in range(n)] + [finish("tool_calls")] * n
+    sys.setprofile(seen)
+    try:
+        events_of(*frames)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("index", [lambda k: k, lambda k: 0], ids=["an index each", "one index"])
+def test_many_calls_are_linear(index: Callable[[int], int]) -> None:
+    """
+    Which call a fragment means is looked up, not searched: twice the calls take twice the work.
+    """
+    assert _steps(400, index) < 2.2 * _steps(200, index)
 
 
 def test_custom_calls_are_text() -> None:
