@@ -1,0 +1,3 @@
+"""
+How fast: workloads made here, measured against a limit of the same process.
+"""
