@@ -8,6 +8,7 @@ far). Read so, a frame that does not begin with what was there is a DialectError
 into `output.text`; both shapes are read whatever the option says.
 
 The end is a finish_reason other than "" and "null", then a clean end of the body; a last frame without its blank line counts if its JSON is whole (P9).
+Stored bodies have lost the blank lines between frames too: what is held at the end may be many frames, a whole JSON object on each data line.
 """
 
 from __future__ import annotations
@@ -121,11 +122,22 @@ class DashScopeParser(Parser):
         if event is None:
             super().on_undispatched(held, emit)
             return
+        *before, last = self._held(event.raw)
+        for line in before:
+            self._frame(self._whole(line, held.start), False, emit)
+        self.on_event(self._whole(last, held.start), event, emit)
+
+    def _held(self, raw: bytes) -> list[bytes]:
+        """
+        The frames of data that were not dispatched: one, or one a line.
+        """
+        return raw.split(b"\n") if raw.startswith(b"{") and raw.count(b"\n") == raw.count(b"}\n{") else [raw]
+
+    def _whole(self, raw: bytes, start: int) -> Any:
         try:
-            value = loads(event.raw, offset=event.data_start, depth=self.limits.json_depth)
+            return loads(raw, depth=self.limits.json_depth)
         except InvalidJSONError as error:
-            raise IncompleteStreamError("the body ends inside an event", held.start) from error
-        self.on_event(value, event, emit)
+            raise IncompleteStreamError("the body ends inside an event", start) from error
 
     def on_eof(self, emit: Emit[ChatEvent]) -> None:
         if not self._choices or any(choice.finish_raw is None for choice in self._choices.values()):

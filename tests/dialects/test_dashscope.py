@@ -201,6 +201,23 @@ def test_ends() -> None:
     assert isinstance(read("dashscope", text + stop, options=INCREMENTAL, clean_eof=False).error, IncompleteStreamError)
 
 
+def test_lost_blank_lines() -> None:
+    """
+    A body stored without any blank line is read line by line, up to the first that is not whole; the last frame's event name is its own alone.
+    """
+    frames = [choices(message(content="Hi")), choices(message(content=" you")), choices(message("stop", content=""))]
+    bare = [each.replace(b"\n\n", b"\n") for each in frames]
+    got = incremental(b"\xef\xbb\xbf", *bare)
+    assert (got.verdict, got.response) == ("COMPLETE", incremental(*frames).response)
+    cut = incremental(*bare[:2], bare[2][:-5])
+    assert (cut.response.text, type(cut.error)) == ("Hi you", IncompleteStreamError)
+    failed = incremental(*bare[:2], frame(event="error", code="Throttling", message="boom").rstrip())
+    assert (failed.response.text, type(failed.error)) == ("Hi you", ProviderError)
+    for apart in (b', "', b": {"):
+        folded = choices(message("stop", content="Hi")).replace(apart, apart[:1] + b"\ndata: " + apart[2:]).removesuffix(b"\n\n")
+        assert incremental(folded).response.text == "Hi"
+
+
 def test_unknown_and_late_text() -> None:
     """
     Unknown events and frames are Raw, stray lines too; text behind the finish is shown and counted; an unknown finish is OTHER.
