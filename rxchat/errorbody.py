@@ -191,7 +191,8 @@ def _layers(value: Any) -> list[Mapping[str, Any]]:
             value = value[0] if value else None
             continue
         layers.insert(0, value)
-        value = value.get("error") or value.get("errors") or (detail if isinstance(detail := value.get("detail"), dict) else None)
+        within = (value.get("detail"), value.get("message"))
+        value = value.get("error") or value.get("errors") or next((inner for inner in within if isinstance(inner, dict)), None)
     return layers
 
 

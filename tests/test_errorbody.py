@@ -36,6 +36,10 @@ SHAPES: dict[str, tuple[Any, dict[str, Any]]] = {
     "a numeric text as code": ({"error": {"message": "m", "code": "404"}}, {"message": "m", "code": "404", "status": 404}),
     "a detail": ({"detail": "m"}, {"message": "m"}),
     "a detail that is an object": ({"detail": {"message": "m", "code": "c"}}, {"message": "m", "code": "c"}),
+    "a message that holds the details": (
+        {"object": "error", "message": {"detail": [{"loc": ["body"], "msg": "m"}]}, "type": "t", "code": None},
+        {"message": "body: m", "type": "t"},
+    ),
     "details of a validation": (
         {"detail": [{"type": "missing", "loc": ["body", "tools", 0], "msg": "Field required"}, {"msg": "Too long"}, "odd", {"loc": []}, 7]},
         {"message": "body.tools.0: Field required; Too long; odd"},
