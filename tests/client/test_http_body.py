@@ -121,6 +121,23 @@ async def test_what_came_before_a_break_is_delivered(serve: Serve) -> None:
     assert b"".join(watcher.items) == b"hello"
 
 
+@pytest.mark.parametrize("size", [None, 1, 2])
+async def test_what_waits_when_it_breaks_is_delivered_too(serve: Serve, size: int | None) -> None:
+    """
+    E9, E10: neither small reads nor a slow consumer lose what had arrived before the break.
+    """
+    valve = Valve()
+    watcher = Watcher(on_next=lambda item: valve.hold() if item else None)
+    scheduler = ValveScheduler(AsyncIOScheduler(asyncio.get_running_loop()), valve)
+    server = await serve(raw(CHUNKED + b"2\r\nhe\r\n" + b"3\r\nllo\r\n"))
+    watcher.watch(http_body(request_to(server), lambda head: None, settings=HttpSettings(read_size=size)), scheduler)
+    while not watcher.over.is_set():
+        await asyncio.sleep(0.01)
+        if valve.held:
+            valve.release()
+    assert (b"".join(watcher.items), watcher.failed) == (b"hello", 1)
+
+
 async def test_nobody_there_is_a_connect_error(serve: Serve) -> None:
     """
     A port where nobody listens.
