@@ -161,7 +161,7 @@ class _ForUi(Stage[ChatEvent, ChatEvent]):
     """
 
     def __init__(self) -> None:
-        self._failure: tuple[RxchatError, RxchatError] | None = None
+        self._failure: tuple[Exception, RxchatError] | None = None
 
     def feed(self, item: ChatEvent, emit: Emit[ChatEvent]) -> None:
         if isinstance(item, ErrorEvent):
@@ -174,9 +174,14 @@ class _ForUi(Stage[ChatEvent, ChatEvent]):
                 emit(reduce(item))
 
     def fail(self, error: Exception, emit: Emit[ChatEvent]) -> None:
-        if self._failure is not None and self._failure[0] is error:
-            raise self._failure[1]
-        raise reduced_error(error)
+        if self._failure is None or self._failure[0] is not error:
+            self._failure = (error, reduced_error(error))
+        reduced = self._failure[1]
+        try:
+            raise reduced
+        finally:
+            # What is raised is linked to what is being handled: the error with everything in it.
+            reduced.__context__ = None
 
 
 def for_ui() -> Operator[ChatEvent, ChatEvent]:

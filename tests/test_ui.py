@@ -20,6 +20,7 @@ from rxchat import errors as err
 from rxchat import events as ev
 from rxchat.errors import RxchatError, Verdict
 from rxchat.events import ChatEvent
+from rxchat.pipeline import chat_events
 from rxchat.response import (
     ChatResponse,
     CitationPart,
@@ -174,6 +175,16 @@ def test_an_error_without_its_event_is_reduced_too(error: Exception) -> None:
     assert isinstance(raised, RxchatError)
     assert raised.message == user_message(error)
     assert SECRET not in repr(vars(raised)) + "".join(traceback.format_exception(raised))
+
+
+def test_a_reduced_error_is_not_linked_to_the_full_one() -> None:
+    """
+    Also where it is told while the full one is being handled, as behind a parser: a traceback of it shows nothing.
+    """
+    body = f'data: {{"error": {{"message": "{SECRET}"}}}}\n\n'.encode()
+    *_, raised = heard(rx.of(body).pipe(chat_events("openai-chat"), for_ui()))
+    assert (type(raised), raised.__context__) == (err.ProviderError, None)
+    assert SECRET not in "".join(traceback.format_exception(raised))
 
 
 def test_another_error_than_the_one_announced() -> None:
