@@ -10,7 +10,7 @@ the wire says; the normalizer fills in the rest.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import StrEnum
 from typing import Any, ClassVar, TypeAlias
 
@@ -712,3 +712,41 @@ EVENT_TYPES: Mapping[str, type[ChatEvent]] = {
         Custom,
     )
 }
+
+
+# --- the hot path ---------------------------------------------------------------------------------------------------------------------------------
+
+
+def _init_by_slots(cls: Any, init_with: Callable[..., Callable[..., None]]) -> None:
+    """
+    Give a frozen class an `__init__` that writes through the slots themselves.
+
+    The generated one goes through `object.__setattr__`, which looks each name up: a third more time for what most events of a stream are. Nothing else of
+    the class changes: fields, equality, hash, immutability and signature are those attrs made.
+    """
+    cls.__init__ = init_with(*(getattr(cls, field.name).__set__ for field in attrs.fields(cls)))
+
+
+def _init_block_delta(set_text: Any, set_index: Any, set_item_id: Any, set_choice: Any) -> Callable[..., None]:
+    def __init__(self: Any, text: str, index: int | None = None, item_id: str | None = None, choice: int = 0) -> None:
+        set_text(self, text)
+        set_index(self, index)
+        set_item_id(self, item_id)
+        set_choice(self, choice)
+
+    return __init__
+
+
+def _init_args_delta(set_text: Any, set_call_id: Any, set_index: Any, set_choice: Any) -> Callable[..., None]:
+    def __init__(self: Any, text: str, call_id: str = "", index: int | None = None, choice: int = 0) -> None:
+        set_text(self, text)
+        set_call_id(self, call_id)
+        set_index(self, index)
+        set_choice(self, choice)
+
+    return __init__
+
+
+_init_by_slots(TextDelta, _init_block_delta)
+_init_by_slots(ThinkingDelta, _init_block_delta)
+_init_by_slots(ToolCallArgsDelta, _init_args_delta)

@@ -4,6 +4,8 @@ The 32 event types and what is fixed for each (contract section 2).
 
 from __future__ import annotations
 
+import copy
+import inspect
 from collections import Counter
 from typing import Any, get_args
 
@@ -143,3 +145,24 @@ def test_routing_by_class_and_by_group() -> None:
                 return "other"
 
     assert [route(event) for event in (ev.TextDelta("hi"), ev.ToolCallStart(), ev.Heartbeat())] == ["hi", "agent", "other"]
+
+
+@pytest.mark.parametrize("cls", [ev.TextDelta, ev.ThinkingDelta, ev.ToolCallArgsDelta])
+def test_deltas_with_an_init_of_their_own_are_as_attrs_makes_them(cls: Any) -> None:
+    """
+    Signature, values, equality, hash and immutability are those of the fields, by position and by name.
+    """
+    fields = attrs.fields(cls)
+    parameters = list(inspect.signature(cls).parameters.values())
+    assert [(field.name, inspect.Parameter.empty if field.default is attrs.NOTHING else field.default) for field in fields] == [
+        (parameter.name, parameter.default) for parameter in parameters
+    ]
+    values = {field.name: object() for field in fields}
+    event = cls(*values.values())
+    assert values == attrs.asdict(event)
+    assert event == cls(**values) == attrs.evolve(event) == copy.copy(event)
+    assert hash(event) == hash(cls(**values))
+    assert event != cls("other")
+    assert "text" == cls("text").text
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        event.text = "changed"

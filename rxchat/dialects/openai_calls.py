@@ -72,18 +72,20 @@ class ToolCalls:
 
     def _continued(self, entry: dict[str, Any], emit: Emit[ChatEvent]) -> bool:
         """
-        The common entry, one more fragment of the last call, in few operations.
+        The common entry, one more fragment of a call that was told, in few operations.
         """
-        last = self._last
-        if last is None or "id" in entry or len(entry) > 3:
+        index, body = entry.get("index"), entry.get("function")
+        if (
+            type(index) is not int
+            or type(body) is not dict
+            or len(body) != 1
+            or not (len(entry) == 2 or (len(entry) == 3 and entry.get("type") == "function"))
+        ):
             return False
-        body = entry.get("function")
-        if last.index is None or entry.get("index") != last.index or last.kind != "function" or type(body) is not dict or len(body) != 1:
+        call, text = self._by_index.get(index), body.get("arguments")
+        if call is None or not call.told or call.kind != "function" or type(text) is not str or not text:
             return False
-        text = body.get("arguments")
-        if type(text) is not str or not text or not _OWN.issuperset(entry):
-            return False
-        emit(ToolCallArgsDelta(text, last.id, last.index, self._choice))
+        emit(ToolCallArgsDelta(text, call.id, index, self._choice))
         return True
 
     def fragment(

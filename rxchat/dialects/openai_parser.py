@@ -96,22 +96,17 @@ class OpenAIChatParser(Parser):
         return True
 
     def on_event(self, value: Any, event: SseEvent, emit: Emit[ChatEvent]) -> None:
-        # First the common frame, one more piece of text and nothing else, in few operations.
+        # First the common frames, one more piece of text or of tool calls and nothing else, in few operations.
         try:
             (choice,) = value["choices"]
             delta = choice["delta"]
-            text = delta["content"]
             state = self._choices[choice["index"]]
         except (KeyError, TypeError, ValueError):
             pass
         else:
             if (
-                type(text) is str
-                and text
-                and state.answered
-                and state.finish_raw is None
+                type(delta) is dict
                 and not choice.get("finish_reason")
-                and (len(delta) == 1 or delta.keys() <= _PLAIN_DELTA)
                 and not value.get("usage")
                 and not choice.get("logprobs")
                 and _LOUD.isdisjoint(value)
@@ -120,8 +115,17 @@ class OpenAIChatParser(Parser):
                 and (self.model or not value.get("model"))
                 and event.event == "message"
             ):
-                emit(TextDelta(text, None, None, state.index))
-                return
+                text = delta.get("content")
+                if text and type(text) is str and state.answered and state.finish_raw is None and (len(delta) == 1 or delta.keys() <= _PLAIN_DELTA):
+                    emit(TextDelta(text, None, None, state.index))
+                    return
+                if len(delta) == 1 and type(entries := delta.get("tool_calls")) is list and _CHOICE_METADATA.isdisjoint(choice):
+                    # An answer of tools alone has no first frame of text that told the metadata.
+                    for key in _METADATA & value.keys():
+                        self._note(key, value[key])
+                    for entry in entries:
+                        state.calls.take(entry, emit)
+                    return
         self._frame(value, event.event, emit)
 
     def on_body(self, value: Any, emit: Emit[ChatEvent]) -> None:
