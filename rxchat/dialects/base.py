@@ -150,7 +150,7 @@ class Parser(Stage[Frame, ChatEvent]):
         self.unknown_names: dict[str, int] = {}
         self.after_finish = 0
         self.metadata: dict[str, Any] = {}
-        self.offset = 0  # of the frame at hand, for errors
+        self.offset = 0  # of the frame at hand, for errors; at the end of the body, where the last one ended
         self.response_id: str | None = None
         self.model: str | None = None
         # Mangled names: a dialect's own attributes cannot collide with them.
@@ -159,6 +159,7 @@ class Parser(Stage[Frame, ChatEvent]):
         self.__read = JsonReader(context.limits.json_depth).loads
         self.__output = 0
         self.__arguments: dict[Any, int] = {}
+        self.__last: Frame | None = None
         self.__emit: Emit[ChatEvent] | None = None
         self.__out: Emit[ChatEvent] = _nobody
 
@@ -302,6 +303,7 @@ class Parser(Stage[Frame, ChatEvent]):
         if emit is not self.__emit:
             self.__emit, self.__out = emit, self._counting(emit)
         self.__frames += 1
+        self.__last = frame
         self.offset = frame.start
         try:
             if self.__frames > self.__most:
@@ -323,6 +325,8 @@ class Parser(Stage[Frame, ChatEvent]):
 
     def flush(self, emit: Emit[ChatEvent]) -> None:
         out = self._counting(emit)
+        if self.__last is not None:
+            self.offset = self.__last.end
         try:
             self.on_eof(out)
         except RxchatError as error:
