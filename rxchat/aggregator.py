@@ -98,7 +98,13 @@ class Aggregator(Stage[ChatEvent, ChatEvent]):
         return _add(self._total, self._usage)
 
     def feed(self, event: ChatEvent, emit: Emit[ChatEvent]) -> None:
-        emit(_FOLDS[type(event)](self, event))
+        # Most events are the next piece of the block at hand: those pass with no call of their fold.
+        kind, current = type(event), self._current
+        if current is not None and kind is current[0] and current == (kind, event.choice, event.index, event.item_id):  # type: ignore[union-attr]
+            self._append(event.text)  # type: ignore[union-attr,arg-type]
+            emit(event)
+        else:
+            emit(_FOLDS[kind](self, event))
 
     def _reset(self, response_id: str | None) -> None:
         self._response_id = response_id
@@ -204,10 +210,8 @@ class Aggregator(Stage[ChatEvent, ChatEvent]):
     # Text and thinking -----------------------------------------------------------------------------------------------------------------------
 
     def _block_delta(self, event: TextDelta | ThinkingDelta) -> ChatEvent:
-        key = (type(event), event.choice, event.index, event.item_id)
-        if key != self._current:
-            self._append = self._fold(event.choice).block(event.group, (event.index, event.item_id)).fragments.append
-            self._current = key
+        self._append = self._fold(event.choice).block(event.group, (event.index, event.item_id)).fragments.append
+        self._current = (type(event), event.choice, event.index, event.item_id)
         self._append(event.text)
         return event
 

@@ -69,7 +69,12 @@ class Normalizer(Stage[ChatEvent, ChatEvent]):
         self._reset()
 
     def feed(self, event: ChatEvent, emit: Emit[ChatEvent]) -> None:
-        self._table[type(event)](self, event, emit)
+        # Most events are the next piece of the block at hand: those pass with no call of their handler.
+        kind, current = type(event), self._current
+        if current is not None and kind is current[0] and event.text and current == (kind, event.choice, event.index, event.item_id):  # type: ignore[union-attr]
+            emit(event)
+        else:
+            self._table[kind](self, event, emit)
 
     def flush(self, emit: Emit[ChatEvent]) -> None:
         self._end_step(Verdict.INCOMPLETE_STREAM, emit)
@@ -89,7 +94,7 @@ class Normalizer(Stage[ChatEvent, ChatEvent]):
         """
         self._blocks: dict[tuple[Group, int], dict[BlockKey, int]] = {}
         self._calls: dict[int, TrackedCalls] = {}
-        # Two short cuts, dropped when something opens or ends: the key of the last delta that passed as it was, the call of each spelling of a key.
+        # Two short cuts, dropped when something opens or ends: what the last delta passed by (its class and key), the call of each spelling of a key.
         self._current: tuple[Any, ...] | None = None
         self._routes: dict[tuple[int, int | None, str], TrackedCall] = {}
 
@@ -98,10 +103,8 @@ class Normalizer(Stage[ChatEvent, ChatEvent]):
     def _delta(self, event: TextDelta | ThinkingDelta, emit: Emit[ChatEvent]) -> None:
         if not event.text:
             return
-        key = (type(event), event.choice, event.index, event.item_id)
-        if key != self._current:
-            self._enter(event, emit)
-            self._current = key
+        self._enter(event, emit)
+        self._current = (type(event), event.choice, event.index, event.item_id)
         emit(event)
 
     def _enter(self, event: TextDelta | ThinkingDelta, emit: Emit[ChatEvent]) -> None:

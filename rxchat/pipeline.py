@@ -147,14 +147,14 @@ class Envelope(Stage[bytes, ChatEvent]):
         """
         if emit is self._emit:
             return self._push
-        feed, out = self._tail.feed, self._stamped(emit) if self._provenance else emit
+        enter = self._tail.entry(self._stamped(emit) if self._provenance else emit)
 
         def push(event: ChatEvent) -> None:
             if self._ended:
                 return
             if event.terminal:
                 self._ended = True
-            feed(event, out)
+            enter(event)
 
         self._emit, self._push = emit, push
         return push

@@ -115,11 +115,14 @@ class Chain(Stage[In, Out]):
         self._each("start", emit, order=reversed(range(len(self._stages))))
 
     def feed(self, item: In, emit: Emit[Out]) -> None:
-        push = self._pushes[0] if emit is self._emit else self._linked(emit)[0]
-        try:
-            push(item)
-        except (_Raised, _Finished) as signal:
-            self._end(signal)
+        pushes = self._pushes if emit is self._emit else self._linked(emit)
+        pushes[0](item)
+
+    def entry(self, emit: Emit[Out]) -> Emit[In]:
+        """
+        `feed` with its `emit`, for whoever feeds many items: a call less for each.
+        """
+        return self._linked(emit)[0]
 
     def flush(self, emit: Emit[Out]) -> None:
         self._each("flush", emit, order=range(len(self._stages)))
@@ -129,12 +132,13 @@ class Chain(Stage[In, Out]):
 
     def _each(self, method: str, emit: Emit[Out], *args: Exception, order: Iterable[int]) -> None:
         pushes = self._linked(emit)
-        try:
+
+        def each() -> None:
             for k in order:
                 call = getattr(self._stages[k], method)
                 self._guarded(k, lambda call=call, k=k: call(*args, pushes[k + 1]))  # type: ignore[misc]
-        except (_Raised, _Finished) as signal:
-            self._end(signal)
+
+        self._said(each)
 
     def _end(self, signal: _Raised | _Finished) -> NoReturn:
         """
@@ -148,14 +152,38 @@ class Chain(Stage[In, Out]):
 
     def _linked(self, emit: Emit[Out]) -> list[Emit[Any]]:
         """
-        `pushes[k]` feeds stage k; the one behind the last is `emit` itself. Made once per `emit`.
+        `pushes[k]` feeds stage k, the first one from outside; the one behind the last is `emit` itself. Made once per `emit`.
         """
         if emit is not self._emit:
             pushes: list[Emit[Any]] = [emit]
             for k in range(len(self._stages) - 1, -1, -1):
-                pushes.insert(0, self._push(k, pushes[0]))
+                pushes.insert(0, self._push(k, pushes[0]) if k else self._enter(pushes[0]))
             self._emit, self._pushes = emit, pushes
         return self._pushes
+
+    def _enter(self, behind: Emit[Any]) -> Emit[In]:
+        """
+        The first push: what it raises is said as the outside knows it.
+        """
+        feed = self._stages[0].feed
+
+        def entry(item: In) -> None:
+            try:
+                feed(item, behind)
+            except BaseException as end:
+                ended = end
+                self._said(lambda: self._guarded(0, lambda: _reraise(ended)))
+
+        return entry
+
+    def _said(self, call: Callable[[], None]) -> None:
+        """
+        Call something whose signals mean something outside.
+        """
+        try:
+            call()
+        except (_Raised, _Finished) as signal:
+            self._end(signal)
 
     def _push(self, k: int, behind: Emit[Any]) -> Emit[Any]:
         feed = self._stages[k].feed
