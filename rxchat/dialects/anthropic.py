@@ -119,8 +119,14 @@ class Messages:
         self.content.open(self._index(value), value.get("content_block"), emit)
 
     def _block_delta(self, value: Fields, emit: Emit[ChatEvent]) -> None:
-        self.host.open_step(emit)
-        self.content.delta(self._index(value), self._object(value, "delta"), emit)
+        # Most frames are of this kind: its two checks stand here in place of two calls.
+        index, delta = value.get("index"), value.get("delta")
+        if not self.host.step_open:
+            self.host.open_step(emit)
+        if type(index) is int and type(delta) is dict:
+            self.content.delta(index, delta, emit)
+        else:
+            self.content.delta(self._index(value), self._object(value, "delta"), emit)
 
     def _block_stop(self, value: Fields, emit: Emit[ChatEvent]) -> None:
         self.content.blocks.stop(self._index(value), emit)
@@ -221,14 +227,26 @@ class AnthropicParser(Parser):
         return True
 
     def on_event(self, value: Any, event: SseEvent, emit: Emit[ChatEvent]) -> None:
-        if not isinstance(value, dict):
-            if event.event in _FRAMES:
-                raise self.malformed(f"the data of {event.event} are no object")
-            self.unknown(event.event, value, emit)
-            return
-        self.messages.read(_kind(value, event), value, emit)
-        if self.messages.stopped:
+        messages = self.messages
+        try:
+            handler = _FRAMES[value["type"]]
+        except (KeyError, TypeError):
+            self._on_strange(value, event, emit)
+        else:
+            handler(messages, value, emit)
+        if messages.stopped:
             self.end_response(emit)
+
+    def _on_strange(self, value: Any, event: SseEvent, emit: Emit[ChatEvent]) -> None:
+        """
+        No known type in the data.
+        """
+        if isinstance(value, dict):
+            self.messages.read(_kind(value, event), value, emit)
+        elif event.event in _FRAMES:
+            raise self.malformed(f"the data of {event.event} are no object")
+        else:
+            self.unknown(event.event, value, emit)
 
     def on_body(self, value: Any, emit: Emit[ChatEvent]) -> None:
         if not isinstance(value, dict):

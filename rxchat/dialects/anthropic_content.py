@@ -65,6 +65,7 @@ class Content:
     def __init__(self, host: Parser) -> None:
         self.host = host
         self.blocks = Blocks(host)
+        self._block = self.blocks.opened.get
         self._queries: dict[str, str] = {}
 
     def whole(self, content: Any, emit: Emit[ChatEvent]) -> None:
@@ -96,7 +97,7 @@ class Content:
         """
         A block grows. All deltas of an unknown block are unknown: nobody knows what they are of.
         """
-        block = self.blocks[index]
+        block = self._block(index)
         handler = _DELTAS.get(delta.get("type")) if block is None or block.known else None
         if handler is None:
             self.host.unknown(string(delta.get("type")) or "content_block_delta", delta, emit)
@@ -152,16 +153,19 @@ class Content:
     # Deltas ------------------------------------------------------------------------------------------------------------------------------------
 
     def _text_delta(self, index: int, delta: Fields, emit: Emit[ChatEvent]) -> None:
-        self.blocks.text(index, self._text(delta, "text"), emit)
+        text = delta.get("text")
+        self.blocks.text(index, text if type(text) is str else self._text(delta, "text"), emit)
 
     def _thinking_delta(self, index: int, delta: Fields, emit: Emit[ChatEvent]) -> None:
-        self.blocks.thinking(index, self._text(delta, "thinking"), emit)
+        text = delta.get("thinking")
+        self.blocks.thinking(index, text if type(text) is str else self._text(delta, "thinking"), emit)
 
     def _signature_delta(self, index: int, delta: Fields, emit: Emit[ChatEvent]) -> None:
         self.blocks.sign(index, self._text(delta, "signature"))
 
     def _input_delta(self, index: int, delta: Fields, emit: Emit[ChatEvent]) -> None:
-        self.blocks.arguments(index, self._text(delta, "partial_json"), emit)
+        text = delta.get("partial_json")
+        self.blocks.arguments(index, text if type(text) is str else self._text(delta, "partial_json"), emit)
 
     def _citations_delta(self, index: int, delta: Fields, emit: Emit[ChatEvent]) -> None:
         self._citation(index, delta.get("citation"), emit)

@@ -211,17 +211,17 @@ class ServerBlock(_ToolBlock):
 
 class Blocks:
     """
-    The blocks of one message, by index.
+    The blocks of one message; `opened` has them by index.
     """
 
     def __init__(self, host: Parser) -> None:
         self.host = host
         self.doubtful: CallBlock | None = None
         self._calls = 0
-        self._open: dict[int, Block] = {}
+        self.opened: dict[int, Block] = {}
 
     def __getitem__(self, index: int) -> Block | None:
-        return self._open.get(index)
+        return self.opened.get(index)
 
     def next_call(self) -> int:
         """
@@ -235,14 +235,14 @@ class Blocks:
         The provider opened a block: what came before it is as it meant it.
         """
         self.settle(emit)
-        self._open[index] = block
+        self.opened[index] = block
         block.begin(emit)
 
     def stop(self, index: int, emit: Emit[ChatEvent]) -> None:
         """
         The provider closed a block; one that is not open is passed over (contract N3).
         """
-        block = self._open.get(index)
+        block = self.opened.get(index)
         if block is not None and not block.stopped:
             block.stopped = True
             block.end(emit)
@@ -277,7 +277,7 @@ class Blocks:
         """
         A piece of a tool's arguments. DialectError if the block is no tool: it would make a phantom call.
         """
-        block = self._open.get(index)
+        block = self.opened.get(index)
         if block is None or not block.arguments(text, emit):
             raise self.host.malformed(f"tool arguments for block {index}, which is no tool")
 
@@ -301,16 +301,14 @@ class Blocks:
         """
         The message ends: give what is held back in blocks that were never stopped.
         """
-        for block in self._open.values():
+        for block in self.opened.values():
             if not block.stopped:
                 block.stopped = True
                 block.seal(emit)
 
     def _grow(self, index: int, kind: type[TextBlock | ThinkingBlock]) -> Block:
-        block = self._open.get(index)
-        if block is None:
-            block = self._open[index] = kind(index)
-        if isinstance(block, kind):
+        block = self.opened.get(index) or self.opened.setdefault(index, kind(index))
+        if type(block) is kind:
             block.stopped = False
         return block
 
