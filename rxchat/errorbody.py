@@ -22,7 +22,7 @@ import attrs
 from rxchat.errors import RETRYABLE_STATUS, InvalidJSONError, ProviderError
 from rxchat.strictjson import loads
 
-__all__ = ["ErrorInfo", "error_in", "provider_error", "read_error", "read_error_body", "stray_error"]
+__all__ = ["ErrorInfo", "error_in", "flat_error", "provider_error", "read_error", "read_error_body", "stray_error"]
 
 # Of a message no more is kept than a person reads; the whole object stays in `raw`.
 MAX_MESSAGE = 4096
@@ -114,6 +114,17 @@ def error_in(value: Any) -> Any:
     if isinstance(value.get("detail"), str | list) and value["detail"]:
         return value
     return value if isinstance(value.get("message"), str) and value.get("code") not in _GOOD else None
+
+
+def flat_error(value: Mapping[str, Any]) -> bool:
+    """
+    Whether a frame that is nothing else is an error told flat: a message beside a type that says error, or beside a failing status, or a list of errors.
+    """
+    if isinstance(value.get("message"), str) and value["message"]:
+        failing = (_http_number(value.get(key)) or 0 for key in ("status", "statusCode", "status_code"))
+        return "error" in str(value.get("type")).lower() or any(number >= 400 for number in failing)
+    errors = value.get("errors")
+    return isinstance(errors, list) and bool(errors) and isinstance(errors[0], dict) and isinstance(errors[0].get("message"), str)
 
 
 def provider_error(value: Any, offset: int | None = None) -> ProviderError:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rxchat.errorbody import ErrorInfo, error_in, provider_error, read_error, read_error_body, stray_error
+from rxchat.errorbody import ErrorInfo, error_in, flat_error, provider_error, read_error, read_error_body, stray_error
 from rxchat.errors import ProviderError, Verdict
 from tests.strategies import json_values
 
@@ -215,3 +215,25 @@ def test_provider_error() -> None:
     )
     assert Verdict.PROVIDER_ERROR == error.verdict
     assert provider_error({"error": {"code": 1}}).message
+
+
+@pytest.mark.parametrize(
+    ("value", "is_error"),
+    [
+        ({"message": "Too many", "type": "too_many_requests_error"}, True),
+        ({"message": "boom", "statusCode": 500}, True),
+        ({"message": "boom", "status": "503"}, True),
+        ({"errors": [{"message": "boom"}]}, True),
+        ({"message": "fine", "status": 200}, False),
+        ({"message": "fine", "type": "notice"}, False),
+        ({"message": "", "type": "error"}, False),
+        ({"errors": []}, False),
+        ({"errors": ["boom"]}, False),
+        ({"status": 500}, False),
+    ],
+)
+def test_errors_told_flat(value: dict[str, Any], is_error: bool) -> None:
+    """
+    A message is an error only beside a type, a status or a list that says so.
+    """
+    assert flat_error(value) is is_error

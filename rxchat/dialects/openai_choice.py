@@ -108,9 +108,10 @@ class Choice:
             return reason
         if self.blocked:
             return FinishReason.CONTENT_FILTER
-        if self.calls:
-            return FinishReason.TOOL_CALLS
-        return FinishReason.REFUSAL if self.refused and not self.answered else reason
+        # One rule in all dialects (contract V7): words of refusal make a refusal, also beside text.
+        if self.refused:
+            return FinishReason.REFUSAL
+        return FinishReason.TOOL_CALLS if self.calls else reason
 
     def finish(self, raw: str, reason: FinishReason, emit: Emit[ChatEvent]) -> None:
         """
@@ -301,7 +302,7 @@ class Choice:
         The answer is over: what was collected is given whole. Only choice 0 goes on in the next request.
         """
         self.end_audio(emit)
-        if self._kept.blocks and self.index == 0:
+        if self._kept and self.index == 0:
             emit(Custom(PROVIDER_ITEM, {"type": REASONING_DETAILS, "raw": self._kept.blocks}))
 
     def end_audio(self, emit: Emit[ChatEvent]) -> None:

@@ -12,7 +12,7 @@ import attrs
 from rxchat.dialects.base import Context, Parser, UsageFold, integer, mapping, sequence, string
 from rxchat.dialects.openai_choice import Choice
 from rxchat.dialects.openai_fields import cited, filters, moderations, read_usage, search_hits, usage_formula
-from rxchat.errorbody import error_in, provider_error, stray_error
+from rxchat.errorbody import error_in, flat_error, provider_error, stray_error
 from rxchat.errors import IncompleteStreamError, ProviderError
 from rxchat.events import ChatEvent, Citation, Heartbeat, TextDelta
 from rxchat.framing.frames import SseEvent, StrayText, Undispatched
@@ -31,6 +31,9 @@ FINISH_REASONS: Mapping[str, FinishReason] = {
     "content_filter": FinishReason.CONTENT_FILTER,
     "eos": FinishReason.STOP,
     "end_turn": FinishReason.STOP,
+    "STOP": FinishReason.STOP,
+    "max_tokens": FinishReason.LENGTH,
+    "MAX_TOKENS": FinishReason.LENGTH,
     "model_length": FinishReason.LENGTH,
     "model_context_window_exceeded": FinishReason.LENGTH,
     "sensitive": FinishReason.CONTENT_FILTER,
@@ -165,6 +168,8 @@ class OpenAIChatParser(Parser):
         if choices is not None and not isinstance(choices, list):
             raise self.malformed(f"choices is {type(choices).__name__}, not a list")
         if error is None and _KNOWN.isdisjoint(value) and not str(value.get("object")).startswith("chat.completion"):
+            if flat_error(value):
+                raise provider_error(value)
             words = (name if name != "message" else None, string(value.get("type")), string(value.get("object")))
             self.unknown(next(filter(None, words), "frame"), value, self._early(emit))
             return

@@ -182,13 +182,14 @@ class ContentItem(Item):
 
     def settle(self, block: Block, final: str, emit: Out) -> None:
         """
-        The final text of a block. One that contradicts what was said changes nothing any more, but it is counted.
+        The final text of a block. One that contradicts what was said changes nothing any more, but it is counted; an answer told in two ways is no whole one,
+        reasoning is no answer.
         """
         rest = self.remainder(block.said, final)
         if rest:
             block.say(rest, emit)
         elif rest is None:
-            self.host.torn = True
+            self.host.torn = self.host.torn or not isinstance(block, ThinkingBlock)
             if not self.came_late(block.said, final):
                 self.host.unknown(f"differing final {block.key}", final, emit)
         block.close(emit)

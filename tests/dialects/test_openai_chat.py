@@ -384,7 +384,7 @@ FINISHES: dict[str, tuple[tuple[Any, ...], FinishReason, str | None, Verdict]] =
     "length with a call": ((CALL, finish("length"), DONE), FinishReason.LENGTH, "length", Verdict.INCOMPLETE_FINISH),
     "content_filter": ((text("a"), finish("content_filter"), DONE), FinishReason.CONTENT_FILTER, "content_filter", Verdict.INCOMPLETE_FINISH),
     "refusal": ((delta(refusal="no"), *END), FinishReason.REFUSAL, "stop", Verdict.INCOMPLETE_FINISH),
-    "refusal beside an answer": ((text("a"), delta(refusal="no"), *END), FinishReason.STOP, "stop", Verdict.COMPLETE),
+    "refusal beside an answer": ((text("a"), delta(refusal="no"), *END), FinishReason.REFUSAL, "stop", Verdict.INCOMPLETE_FINISH),
     "a word nobody knows": ((text("a"), finish("bored"), DONE), FinishReason.OTHER, "bored", Verdict.INCOMPLETE_FINISH),
     "no word": ((text("a"), DONE), FinishReason.UNKNOWN, None, Verdict.INCOMPLETE_FINISH),
     "an empty word": ((text("a"), finish(""), DONE), FinishReason.UNKNOWN, None, Verdict.INCOMPLETE_FINISH),
