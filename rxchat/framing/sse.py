@@ -2,8 +2,8 @@
 Server-sent events from bytes, exactly as WHATWG HTML, "interpreting an event stream" (contract B1, B2, P8, P9).
 
 Two ways lead through a read. The fast one cuts it at blank lines and takes the common blocks (`data: ...`, or `event: ...` and `data: ...`) as they are;
-all else goes line by line. Only the unfinished last line of a read is kept, and only new bytes are searched for line ends: work is linear in the bytes
-however they are cut.
+all else goes line by line. What is kept of a read is its unfinished last line, or the unfinished common block it ends with; only new bytes, and never
+more old ones than there are new ones, are searched for line ends: work is linear in the bytes however they are cut.
 
 Choices where the standard is silent:
 
@@ -72,6 +72,7 @@ class SseFramer(TextFramer[SseFrame]):
         self._named = False  # whether the last usual event had a name
         self._skip_lf = False
         self._line: bytes | bytearray = b""  # the unfinished one
+        self._half = b""  # or: the event a read ended in, untouched, so that it goes the fast way when the rest of it is here
         # The event being collected.
         self._data: list[bytes] = []
         self._size = 0  # of its data, one LF a line
@@ -86,6 +87,9 @@ class SseFramer(TextFramer[SseFrame]):
     # Bytes to lines --------------------------------------------------------------------------------------------------------------------------
 
     def _take(self, data: bytes, emit: Emit[SseFrame]) -> None:
+        fresh = len(data)
+        if self._half:
+            data, self._half = self._half + data, b""
         has_cr = _CR in data
         if self._line:
             if not has_cr and _LF not in data:
@@ -102,6 +106,9 @@ class SseFramer(TextFramer[SseFrame]):
                 data = data[1:]
         if len(data) <= self._harmless:
             data = data[self._blocks(data, has_cr, emit) :]
+            if len(data) <= fresh and not has_cr and data.startswith(b"event: ") and self._is_half(data):
+                self._half = data
+                return
         if has_cr or _LF in data:
             data = data[self._lines(data, 0, len(data), emit) :]
         if data:
@@ -160,6 +167,12 @@ class SseFramer(TextFramer[SseFrame]):
                 clean, last_id, retry = self._start is None and not self._stray, self.last_event_id, self.retry
             begin = end
         return begin
+
+    def _is_half(self, data: bytes) -> bool:
+        """
+        Whether this is a name and the beginning of a line of data, of an event of their own: no limit is passed in it and nothing comes out of it.
+        """
+        return self._start is None and not self._stray and b"\ndata: " in data and data.count(b"\n") == 1
 
     def _lines(self, data: bytes, pos: int, stop: int, emit: Emit[SseFrame]) -> int:
         """
@@ -275,7 +288,8 @@ class SseFramer(TextFramer[SseFrame]):
         return SseEvent(raw, self._event or "message", self._id, self.retry, self._start or 0, end, self._data_start)
 
     def _finish(self, emit: Emit[SseFrame]) -> None:
-        line = self._line
+        half = self._half
+        line = self._line or half[self._lines(half, 0, len(half), emit) :]
         start = self._at - len(line)
         held = len(line) > 0 and line[0] != 0x3A
         if held:
