@@ -8,6 +8,8 @@ from typing import ClassVar
 
 import attrs
 
+from rxchat.errors import ConfigurationError
+
 __all__ = ["Limits"]
 
 MiB = 1024 * 1024
@@ -36,6 +38,14 @@ class Limits:
     error_body: int = 64 * 1024
 
     strict: ClassVar[Limits]
+
+    def __attrs_post_init__(self) -> None:
+        """
+        ConfigurationError for a bound that is no whole number, or negative.
+        """
+        for name, value in attrs.asdict(self).items():
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise ConfigurationError(f"the limit {name} is a whole number from 0 on, not {value!r}")
 
 
 # The values of the boundary study; its depth of 16 counts edges, so 17 containers pass (contract P16).

@@ -7,6 +7,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
+from rxchat.errors import ConfigurationError
 from rxchat.limits import Limits
 
 
@@ -42,3 +43,12 @@ def test_limits_are_values() -> None:
     assert attrs.evolve(Limits(), line=9) == Limits(line=9)
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         Limits().line = 9  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("bound", [-1, 1.5, "8192", True, None])
+def test_bounds_are_whole_numbers(bound: object) -> None:
+    """
+    A bound that cannot be one is refused when it is set, by its name.
+    """
+    with pytest.raises(ConfigurationError, match="the limit line"):
+        Limits(line=bound)  # type: ignore[arg-type]
