@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Protocol
+from urllib.parse import urlsplit
 
 from rxchat.dialects.base import Dialect
 from rxchat.errorbody import read_error_body
@@ -132,7 +133,7 @@ def _status_error(status: int, headers: Mapping[str, str], clock: Callable[[], f
         said = read_error_body(body)
         wait = retry_after_seconds(headers, clock())
         return HTTPStatusError(
-            said.message or f"HTTP {status} {_phrase(status)}".rstrip(),
+            _redirect(status, headers) or said.message or f"HTTP {status} {_phrase(status)}".rstrip(),
             status=status,
             headers=headers,
             body=body,
@@ -143,6 +144,19 @@ def _status_error(status: int, headers: Mapping[str, str], clock: Callable[[], f
         )
 
     return make
+
+
+def _redirect(status: int, headers: Mapping[str, str]) -> str | None:
+    """
+    Where it was to go, by host alone: the rest may hold a key.
+    """
+    if not 300 <= status < 400 or not headers.get("location"):
+        return None
+    try:
+        host = urlsplit(headers["location"]).netloc.rpartition("@")[2]
+    except ValueError:
+        return None
+    return f"HTTP {status} {_phrase(status)}: a redirect to {host or 'another path of this host'}; redirects are not followed"
 
 
 def _type_error(status: int, content_type: str | None) -> Callable[[bytes], TransportError]:

@@ -80,6 +80,22 @@ def test_statuses(status: int, read: bool) -> None:
         assert (status, f"HTTP {status}") == (error.status, error.message[:8])
 
 
+@pytest.mark.parametrize(
+    "location, words",
+    [
+        ("https://user:word@elsewhere.example:1/x?key=sk", "a redirect to elsewhere.example:1; redirects are not followed"),
+        ("/login", "a redirect to another path of this host; redirects are not followed"),
+        ("http://[::1", "HTTP 302 Found"),
+    ],
+)
+def test_a_redirect_names_where_to(location: str, words: str) -> None:
+    """
+    Its host, and that nobody goes there.
+    """
+    error = raised(Head(302, {"location": location}), [b""])
+    assert error.message.endswith(words)
+
+
 def test_what_a_refusal_keeps() -> None:
     """
     Status, headers, body and the provider's own words are kept (contract D6).
