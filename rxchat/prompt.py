@@ -95,7 +95,9 @@ def as_messages(prompt: Prompt) -> tuple[Message, ...]:
 
     ConfigurationError for an empty prompt, an unknown role, or content of another type.
     """
-    items: Sequence[Any] = [prompt] if isinstance(prompt, (str, Message, ChatResponse)) else prompt
+    if isinstance(prompt, (bytes, Mapping)) or not isinstance(prompt, (Iterable, Message, ChatResponse)):
+        raise ConfigurationError(f"a prompt is a text, a message, or a list of them, not {type(prompt).__name__}")
+    items: Iterable[Any] = [prompt] if isinstance(prompt, (str, Message, ChatResponse)) else prompt
     messages = tuple(message for item in items for message in _messages(item))
     if not messages:
         raise ConfigurationError("the prompt is empty")

@@ -101,6 +101,15 @@ def test_media(tmp_path: Path) -> None:
     assert b"%PDF" == file(path).content
 
 
+@pytest.mark.parametrize("prompt", [3, b"Hi", {"role": "user", "content": "Hi"}])
+def test_what_is_no_prompt_at_all(prompt: Any) -> None:
+    """
+    Its type is named.
+    """
+    with pytest.raises(ConfigurationError, match=f"a prompt is a text, a message, or a list of them, not {type(prompt).__name__}"):
+        as_messages(prompt)
+
+
 def test_media_that_cannot_be(tmp_path: Path) -> None:
     """
     Bytes without a type, a file without a known one, a file that is not there.
