@@ -7,6 +7,7 @@ A URL in braces has a place for the caller's own account: `base_url_for` fills i
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,8 +15,9 @@ from typing import Any
 import attrs
 
 from rxchat.errors import ConfigurationError
+from rxchat.outgoing.addresses import masked_url
 
-__all__ = ["PRESETS", "Preset", "get_preset", "preset_names"]
+__all__ = ["PRESETS", "Preset", "get_preset", "preset_names", "unknown_provider"]
 
 
 @attrs.frozen
@@ -27,7 +29,7 @@ class Preset:
     """
 
     name: str
-    base_url: str
+    base_url: str = attrs.field(repr=masked_url)
     key_env: str
     doc: str
     dialect: str = "openai-chat"
@@ -224,12 +226,21 @@ PRESETS: Mapping[str, Preset] = _table(
 
 def get_preset(name: str) -> Preset:
     """
-    The provider of that name; ConfigurationError lists those that exist.
+    The provider of that name; ConfigurationError says which name is near.
     """
     preset = PRESETS.get(name)
     if preset is None:
-        raise ConfigurationError(f"unknown provider {name!r}; there are: {', '.join(preset_names())}")
+        raise ConfigurationError(unknown_provider(name))
     return preset
+
+
+def unknown_provider(name: str) -> str:
+    """
+    The sentence about a name that no provider has: the nearest ones that exist.
+    """
+    near = difflib.get_close_matches(name.lower(), PRESETS, n=2, cutoff=0.65)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {len(PRESETS)}"
+    return f"unknown provider {name!r}; {hint} (`rxchat providers` lists them)"
 
 
 def preset_names() -> tuple[str, ...]:

@@ -35,11 +35,13 @@ def test_presets(name: str) -> None:
 
 def test_names() -> None:
     """
-    Names are sorted; an unknown one lists those that exist.
+    Names are sorted; of an unknown one it is said which are near, and where all are listed.
     """
     assert sorted(PRESETS) == list(preset_names())
-    with pytest.raises(ConfigurationError, match=r"unknown provider 'nope'; there are: .*openai"):
+    with pytest.raises(ConfigurationError, match=rf"unknown provider 'nope'; there are {len(PRESETS)} \(`rxchat providers` lists them\)$"):
         get_preset("nope")
+    with pytest.raises(ConfigurationError, match=r"unknown provider 'opnai'; did you mean openai\?"):
+        get_preset("opnai")
 
 
 def test_documented_quirks() -> None:

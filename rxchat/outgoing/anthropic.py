@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rxchat.errors import ConfigurationError
+from rxchat.outgoing.addresses import endpoint
 from rxchat.outgoing.common import (
     ModelCall,
     WireRequest,
@@ -61,7 +62,7 @@ def build(call: ModelCall) -> WireRequest:
     if call.request.stream:
         body["stream"] = True
     headers = {"content-type": "application/json", "anthropic-version": VERSION} | ({"x-api-key": call.api_key} if call.api_key else {})
-    return WireRequest(f"{call.base_url.rstrip('/')}/v1/messages", merge_extra(body, call.request.extra), headers | dict(call.request.extra_headers))
+    return WireRequest(endpoint(call.base_url, "/v1/messages"), merge_extra(body, call.request.extra), headers | dict(call.request.extra_headers))
 
 
 def message_body(call: ModelCall, dialect: str = NAME) -> dict[str, Any]:

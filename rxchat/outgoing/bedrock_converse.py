@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from rxchat.errors import ConfigurationError
+from rxchat.outgoing.addresses import endpoint
 from rxchat.outgoing.common import (
     ModelCall,
     WireRequest,
@@ -57,7 +58,7 @@ def build(call: ModelCall) -> WireRequest:
     ConfigurationError for seed, penalties, parallel_tool_calls, plain JSON mode and `tool_choice` "none", which this protocol has no field for.
     """
     verb = "converse-stream" if call.request.stream else "converse"
-    url = f"{call.base_url.rstrip('/')}/model/{quote(call.model, safe='')}/{verb}"
+    url = endpoint(call.base_url, f"/model/{quote(call.model, safe='')}/{verb}")
     return signed_request(call, url, merge_extra(converse_body(call, NAME), call.request.extra))
 
 

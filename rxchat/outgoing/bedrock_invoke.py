@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from rxchat.errors import ConfigurationError
 from rxchat.outgoing import anthropic
+from rxchat.outgoing.addresses import endpoint
 from rxchat.outgoing.bedrock_converse import converse_body, signed_request
 from rxchat.outgoing.common import ModelCall, WireRequest, drop_none, merge_extra, refuse_options
 from rxchat.prompt import Message, Role
@@ -34,7 +35,7 @@ def build(call: ModelCall) -> WireRequest:
     """
     body = FAMILIES[_family(call)](call)
     verb = "invoke-with-response-stream" if call.request.stream else "invoke"
-    url = f"{call.base_url.rstrip('/')}/model/{quote(call.model, safe='')}/{verb}"
+    url = endpoint(call.base_url, f"/model/{quote(call.model, safe='')}/{verb}")
     return signed_request(call, url, merge_extra(body, call.request.extra))
 
 

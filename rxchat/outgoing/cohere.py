@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rxchat.errors import ConfigurationError
+from rxchat.outgoing.addresses import endpoint
 from rxchat.outgoing.common import (
     ModelCall,
     WireRequest,
@@ -45,7 +46,7 @@ def build(call: ModelCall) -> WireRequest:
     body: dict[str, Any] = {"model": call.model, "messages": [wire for message in call.messages for wire in _messages(message)]}
     body["stream"] = request.stream
     body |= _tools(call) | _format(request) | _sampling(request) | _thinking(request)
-    return WireRequest(f"{call.base_url.rstrip('/')}/v2/chat", merge_extra(body, request.extra), bearer(call) | dict(request.extra_headers))
+    return WireRequest(endpoint(call.base_url, "/v2/chat"), merge_extra(body, request.extra), bearer(call) | dict(request.extra_headers))
 
 
 def _sampling(request: RequestOptions) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import attrs
 
 from rxchat.call_keys import is_local_id
 from rxchat.errors import ConfigurationError
+from rxchat.outgoing.addresses import masked_url
 from rxchat.prompt import JsonSchema, Message, RequestOptions, Role, ToolSpec
 from rxchat.response import MediaPart, TextPart, ToolCall, ToolResultPart
 from rxchat.strictjson import dumps
@@ -47,7 +48,7 @@ class ModelCall:
 
     model: str
     messages: tuple[Message, ...]
-    base_url: str
+    base_url: str = attrs.field(repr=masked_url)
     api_key: str | None = attrs.field(default=None, repr=False)
     tools: tuple[ToolSpec, ...] = ()
     request: RequestOptions = attrs.field(factory=RequestOptions)
@@ -60,7 +61,7 @@ class WireRequest:
     One HTTP request. Headers may hold a key, so they have no repr. `auth` "sigv4" has the client sign it for AWS before sending.
     """
 
-    url: str
+    url: str = attrs.field(repr=masked_url)
     body: Mapping[str, Any]
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     method: str = "POST"

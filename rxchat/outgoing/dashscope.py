@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rxchat.errors import ConfigurationError
+from rxchat.outgoing.addresses import endpoint
 from rxchat.outgoing.common import (
     ModelCall,
     WireRequest,
@@ -56,7 +57,7 @@ def build(call: ModelCall) -> WireRequest:
     body = {"model": call.model, "input": {"messages": messages}, "parameters": parameters}
     headers = bearer(call) | ({"accept": "text/event-stream", "x-dashscope-sse": "enable"} if request.stream else {"accept": "application/json"})
     service = "multimodal-generation" if media else "text-generation"
-    url = f"{call.base_url.rstrip('/')}{SERVICES}/{service}/generation"
+    url = endpoint(call.base_url, f"{SERVICES}/{service}/generation")
     return WireRequest(url, merge_extra(body, request.extra), headers | dict(request.extra_headers))
 
 

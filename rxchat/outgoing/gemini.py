@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rxchat.errors import ConfigurationError
+from rxchat.outgoing.addresses import endpoint
 from rxchat.outgoing.common import (
     ModelCall,
     WireRequest,
@@ -57,7 +58,7 @@ def build(call: ModelCall) -> WireRequest:
     headers = {"content-type": "application/json"} | ({"x-goog-api-key": call.api_key} if call.api_key else {})
     verb = "streamGenerateContent?alt=sse" if request.stream else "generateContent"
     model = call.model if "/" in call.model else f"models/{call.model}"
-    url = f"{call.base_url.rstrip('/')}/{model}:{verb}"
+    url = endpoint(call.base_url, f"/{model}:{verb}")
     return WireRequest(url, merge_extra(body, request.extra), headers | dict(request.extra_headers))
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rxchat.errors import ConfigurationError
+from rxchat.outgoing.addresses import endpoint
 from rxchat.outgoing.common import (
     ModelCall,
     WireRequest,
@@ -55,7 +56,7 @@ def build(call: ModelCall) -> WireRequest:
     if request.stream:
         body["stream"] = True
     headers = {"content-type": "application/json"} | ({"x-goog-api-key": call.api_key} if call.api_key else {})
-    return WireRequest(f"{call.base_url.rstrip('/')}/interactions", merge_extra(body, request.extra), headers | dict(request.extra_headers))
+    return WireRequest(endpoint(call.base_url, "/interactions"), merge_extra(body, request.extra), headers | dict(request.extra_headers))
 
 
 def _config(call: ModelCall) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rxchat.errors import ConfigurationError
+from rxchat.outgoing.addresses import endpoint
 from rxchat.outgoing.common import (
     ModelCall,
     WireRequest,
@@ -50,7 +51,7 @@ def build(call: ModelCall) -> WireRequest:
     options = _sampling(request)
     if options:
         body["options"] = options
-    return WireRequest(f"{call.base_url.rstrip('/')}/api/chat", merge_extra(body, request.extra), bearer(call) | dict(request.extra_headers))
+    return WireRequest(endpoint(call.base_url, "/api/chat"), merge_extra(body, request.extra), bearer(call) | dict(request.extra_headers))
 
 
 def _sampling(request: RequestOptions) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from rxchat.errors import ConfigurationError
+from rxchat.outgoing.addresses import endpoint
 from rxchat.outgoing.common import (
     ModelCall,
     WireRequest,
@@ -68,7 +69,7 @@ def chat_request(call: ModelCall, dialect: str, to_part: ToPart) -> WireRequest:
             body["stream_options"] = {"include_usage": True}
     headers = bearer(call)
     return WireRequest(
-        f"{call.base_url.rstrip('/')}/chat/completions", merge_extra(body, call.request.extra), headers | dict(call.request.extra_headers)
+        endpoint(call.base_url, "/chat/completions"), merge_extra(body, call.request.extra), headers | dict(call.request.extra_headers)
     )
 
 

@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from rxchat.errors import ConfigurationError
+from rxchat.outgoing.addresses import endpoint
 from rxchat.outgoing.common import (
     ModelCall,
     WireRequest,
@@ -57,7 +58,7 @@ def build(call: ModelCall) -> WireRequest:
     body |= _tools(call) | _format(request)
     if request.stream:
         body["stream"] = True
-    return WireRequest(f"{call.base_url.rstrip('/')}/responses", merge_extra(body, request.extra), bearer(call) | dict(request.extra_headers))
+    return WireRequest(endpoint(call.base_url, "/responses"), merge_extra(body, request.extra), bearer(call) | dict(request.extra_headers))
 
 
 def _tools(call: ModelCall) -> dict[str, Any]:
