@@ -176,7 +176,7 @@ class FirstEventTimeout(TransportTimeout):
 
 class ReadTimeout(TransportTimeout):
     """
-    No byte within the idle budget, counted from the headers.
+    No byte within the idle budget, counted from the request, then from each read.
     """
 
     verdict = Verdict.READ_TIMEOUT

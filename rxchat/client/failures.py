@@ -11,6 +11,7 @@ import aiohttp
 from aiohttp import http_exceptions
 
 from rxchat.errors import ConfigurationError, ConnectError, ConnectionLostError, ConnectTimeout, FramingError, ReadTimeout, RxchatError
+from rxchat.outgoing.addresses import masked_url
 
 __all__ = ["from_aiohttp"]
 
@@ -33,25 +34,28 @@ TABLE: tuple[tuple[type[BaseException], Callable[[str], RxchatError], str], ...]
     (Exception, ConfigurationError, "the request cannot be sent: {why}"),
 )
 
+# Exceptions that hold the request's headers, or its URL.
+SHOWING = (aiohttp.ClientResponseError, aiohttp.InvalidURL, ValueError)
+
 
 def from_aiohttp(error: BaseException, url: str) -> RxchatError:
     """
     Our error for what aiohttp raised, to be raised outside its `except`.
 
-    It is the cause, but for a ClientResponseError: that one shows the request's headers, key and all, to whoever prints it (contract S).
+    It is the cause, but for those that show the request's headers or its URL, key and all, to whoever prints them (contract S).
     """
     cause = error.__cause__ if isinstance(error.__cause__, http_exceptions.ContentEncodingError) else error
     make, words = next((make, words) for kind, make, words in TABLE if isinstance(cause, kind))
-    made = make(words.format(host=_host(url), url=url, why=_why(error)))
-    made.__cause__ = None if isinstance(error, aiohttp.ClientResponseError) else error
+    made = make(words.format(host=_host(url), url=masked_url(url), why=_why(error)))
+    made.__cause__ = None if isinstance(error, SHOWING) else error
     return made
 
 
 def _host(url: str) -> str:
     try:
-        return urlsplit(url).netloc.rpartition("@")[2] or url
+        return urlsplit(url).netloc.rpartition("@")[2] or masked_url(url)
     except ValueError:
-        return url
+        return masked_url(url)
 
 
 def _why(error: BaseException) -> str:

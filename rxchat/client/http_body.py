@@ -39,7 +39,7 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 @attrs.frozen
 class HttpSettings:
     """
-    How to transfer. Seconds: `connect_timeout` for a connection, `read_timeout` for silence after the headers; None = for ever.
+    How to transfer. Seconds: `connect_timeout` for a connection, `read_timeout` for the headers to come and for silence behind them; None = for ever.
 
     `read_size` caps a read in bytes (None: whatever has arrived), as tests need it.
     """
@@ -177,23 +177,28 @@ class Pump:
                 await session.close()
 
     async def _send(self, session: aiohttp.ClientSession) -> aiohttp.ClientResponse:
-        request = self._request
+        request, budget = self._request, self._settings.read_timeout
         failure: RxchatError
         if request.auth == "sigv4":
             request = await asyncio.to_thread(sign, request)
         try:
-            return await session.request(
-                request.method,
-                # What a builder has quoted must not be quoted anew: a signature is over the path as it is.
-                URL(request.url, encoded=True) if "%" in request.url else request.url,
-                data=request.content,
-                headers=request.headers,
-                proxy=proxy_of(request.url),
-                # A redirect would carry the key and the conversation to a host nobody named.
-                allow_redirects=False,
-                read_bufsize=READ_BUFFER,
-            )
-        except (aiohttp.ClientError, OSError, ValueError, RuntimeError) as error:
+            async with asyncio.timeout(budget):
+                return await session.request(
+                    request.method,
+                    # What a builder has quoted must not be quoted anew: a signature is over the path as it is.
+                    URL(request.url, encoded=True) if "%" in request.url else request.url,
+                    data=request.content,
+                    headers=request.headers,
+                    proxy=proxy_of(request.url),
+                    # A redirect would carry the key and the conversation to a host nobody named.
+                    allow_redirects=False,
+                    read_bufsize=READ_BUFFER,
+                )
+        except aiohttp.ClientError as error:
+            failure = from_aiohttp(error, request.url)
+        except TimeoutError:
+            failure = ReadTimeout(f"no answer within {budget:g} s", budget)
+        except (OSError, ValueError, RuntimeError) as error:
             failure = from_aiohttp(error, request.url)
         raise failure
 

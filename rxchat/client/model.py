@@ -13,12 +13,14 @@ from reactivex import Observable, abc
 
 from rxchat.client.call import Call, Exchange
 from rxchat.client.http_body import HttpSettings, http_body, new_session
-from rxchat.client.request import ToolLike, resolve
+from rxchat.client.private_loop import loop_runs, on_a_private_loop
+from rxchat.client.request import ToolLike, resolve, with_quirks
 from rxchat.dialects import get_dialect
-from rxchat.errors import IncompleteStreamError
+from rxchat.errors import ConfigurationError, IncompleteStreamError
 from rxchat.events import ChatEvent
 from rxchat.filters import Predicate, guarded
 from rxchat.limits import Limits
+from rxchat.outgoing.addresses import masked_url, secrets_in
 from rxchat.pipeline import Head, response_stage
 from rxchat.prompt import Prompt
 from rxchat.response import ChatResponse
@@ -31,8 +33,8 @@ class ChatModel:
     A model at a provider, "provider/name": `ChatModel("openai/gpt-5-mini")`.
 
     `base_url` asks another server, which may speak another `dialect`; `api_key` instead of the provider's environment variable, which is read when a
-    request is built. `options` and `profile` are the dialect's, on top of the preset's. Times in seconds, None = for ever. Inside `async with` the requests
-    share connections, else each has its own; a `session` of the caller's is used and never closed.
+    request is built. `options` and `profile` are the dialect's, on top of the preset's, as are `quirks` for the request. Inside `async with` the
+    requests share connections, else each has its own; a `session` of the caller's is used and never closed.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class ChatModel:
         api_key: str | None = None,
         dialect: str | None = None,
         options: Mapping[str, Any] | None = None,
+        quirks: Mapping[str, Any] | None = None,
         profile: str = "default",
         limits: Limits | None = None,
         unknown: Any = "raw",
@@ -50,7 +53,7 @@ class ChatModel:
         settings: HttpSettings | None = None,
         session: aiohttp.ClientSession | None = None,
     ) -> None:
-        self._target = resolve(model, base_url, api_key, dialect)
+        self._target = with_quirks(resolve(model, base_url, api_key, dialect), quirks or {})
         self._pipeline: dict[str, Any] = {
             "options": {**self._target.preset.options, **(options or {})},
             "profile": profile,
@@ -67,7 +70,7 @@ class ChatModel:
 
     def __repr__(self) -> str:
         target = self._target
-        return f"<ChatModel {target.model} at {target.base_url or target.preset.base_url}>"
+        return f"<ChatModel {target.model} at {masked_url(target.base_url or target.preset.base_url)}>"
 
     def stream(
         self, prompt: Prompt, *, event_filter: Predicate | None = None, tools: Sequence[ToolLike] = (), **request: Any
@@ -118,9 +121,15 @@ class ChatModel:
 
     def call_sync(self, prompt: Prompt, *, tools: Sequence[ToolLike] = (), **request: Any) -> ChatResponse:
         """
-        The one answer where no event loop runs.
+        The one answer, for code that cannot await. Where a loop runs already (a notebook), it is asked on a loop in a thread of its own, and this one waits.
+
+        ConfigurationError inside such a thread, where waiting would never end well, and there for a model whose connections belong to the running loop.
         """
-        return asyncio.run(self.call(prompt, tools=tools, **request))
+        if not loop_runs():
+            return asyncio.run(self.call(prompt, tools=tools, **request))
+        if self._session or self._own:
+            raise ConfigurationError("the connections of this model belong to the loop that runs: use `await model.call(...)`")
+        return on_a_private_loop(lambda: self.call(prompt, tools=tools, **request))
 
     async def aclose(self) -> None:
         """
@@ -147,4 +156,4 @@ class ChatModel:
         heads: list[Head] = []
         envelope = response_stage(target.preset.dialect, head=lambda: heads[0] if heads else Head(), **self._pipeline)
         body = http_body(wire, heads.append, settings=self._settings, session=self._session or self._own)
-        return Exchange(body, envelope, (target.key,) if target.key else ())
+        return Exchange(body, envelope, ((target.key,) if target.key else ()) + secrets_in(wire.url))

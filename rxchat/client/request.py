@@ -12,12 +12,13 @@ import attrs
 
 from rxchat.dialects import get_dialect
 from rxchat.errors import ConfigurationError
+from rxchat.outgoing.addresses import check_address, masked_url
 from rxchat.outgoing.common import ModelCall, WireRequest
-from rxchat.presets import PRESETS, Preset, preset_names
+from rxchat.presets import PRESETS, Preset, unknown_provider
 from rxchat.prompt import Prompt, RequestOptions, ToolSpec, as_messages
 from rxchat.toolschema import tool_spec
 
-__all__ = ["Target", "ToolLike", "resolve"]
+__all__ = ["Target", "ToolLike", "resolve", "with_quirks"]
 
 ToolLike: TypeAlias = ToolSpec | Callable[..., Any]
 
@@ -30,7 +31,7 @@ class Target:
 
     model: str
     preset: Preset
-    base_url: str | None = None
+    base_url: str | None = attrs.field(default=None, repr=lambda url: repr(url and masked_url(url)))
     api_key: str | None = attrs.field(default=None, repr=False)
 
     @property
@@ -43,12 +44,17 @@ class Target:
     @property
     def key(self) -> str | None:
         """
-        The key given, else the environment's; ConfigurationError where one is wanted and there is none.
+        The key given, else the environment's; ConfigurationError where one is wanted and there is none, or where it cannot be a header.
         """
         key = self.api_key or self.preset.key_in(os.environ)
         if not key and self.preset.key_env and not self.preset.key_optional:
             raise ConfigurationError(f"there is no key for {self.preset.name}: set {' or '.join(self.preset.key_env.split())}, or give api_key")
+        if key and not key.isprintable():
+            raise ConfigurationError(f"the key for {self.preset.name} ({self._key_source()}) holds a line end or another control character")
         return key
+
+    def _key_source(self) -> str:
+        return "api_key" if self.api_key else next(name for name in self.preset.key_env.split() if os.environ.get(name))
 
     def request(self, prompt: Prompt, tools: Sequence[ToolLike], said: Mapping[str, Any], options: Mapping[str, Any]) -> WireRequest:
         """
@@ -57,8 +63,23 @@ class Target:
         build = get_dialect(self.preset.dialect).request
         if build is None:
             raise ConfigurationError(f"the dialect {self.preset.dialect} can be read but not asked: it builds no requests")
-        specs = tuple(tool if isinstance(tool, ToolSpec) else tool_spec(tool) for tool in tools)
-        return build(ModelCall(self.model, as_messages(prompt), self.address, self.key, specs, _options(said), {**options, **self.preset.quirks}))
+        quirks = {**options, **self.preset.quirks}
+        return build(ModelCall(self.model, as_messages(prompt), self.address, self.key, _specs(tools), _options(said), quirks))
+
+
+def _specs(tools: Sequence[ToolLike]) -> tuple[ToolSpec, ...]:
+    """
+    What is offered: each a ToolSpec or a function, no two of one name.
+    """
+    specs: dict[str, ToolSpec] = {}
+    for tool in tools:
+        if not isinstance(tool, ToolSpec) and not callable(tool):
+            raise ConfigurationError(f"a tool is a ToolSpec or a typed function, not {type(tool).__name__}")
+        spec = tool if isinstance(tool, ToolSpec) else tool_spec(tool)
+        if spec.name in specs:
+            raise ConfigurationError(f"two tools are called {spec.name}")
+        specs[spec.name] = spec
+    return tuple(specs.values())
 
 
 def _options(said: Mapping[str, Any]) -> RequestOptions:
@@ -76,18 +97,37 @@ def _options(said: Mapping[str, Any]) -> RequestOptions:
     return attrs.evolve(base or RequestOptions(), **fields)
 
 
+# What the request builders know how to do otherwise.
+QUIRKS = frozenset({"max_tokens_field", "include_usage", "reasoning", "thinking_field"})
+
+
+def with_quirks(target: Target, quirks: Mapping[str, Any]) -> Target:
+    """
+    The same target, asked with these quirks on top of its preset's; ConfigurationError for one that no builder knows.
+    """
+    unknown = sorted(set(quirks) - QUIRKS)
+    if unknown:
+        raise ConfigurationError(f"there is no quirk {', '.join(unknown)}; there are: {', '.join(sorted(QUIRKS))}")
+    return attrs.evolve(target, preset=attrs.evolve(target.preset, quirks={**target.preset.quirks, **quirks}))
+
+
 def resolve(model: str, base_url: str | None = None, api_key: str | None = None, dialect: str | None = None) -> Target:
     """
     The target of "provider/name". With `base_url`, a name without a known provider goes there as it is, and no key is looked up for it.
 
     `dialect` is what that server speaks, or what a known provider speaks there instead of its usual one.
     """
-    provider, _, name = model.partition("/")
+    if base_url is not None:
+        check_address(base_url)
+    provider, slash, name = model.partition("/")
+    if not model.strip() or (provider in PRESETS and slash and not name):
+        raise ConfigurationError(f"the name of the model is missing: {model!r}" if model.strip() else "model is empty")
     if name and provider in PRESETS:
         preset = PRESETS[provider]
         return Target(name, attrs.evolve(preset, dialect=dialect, options={}, quirks={}) if dialect else preset, base_url, api_key)
     if base_url is None:
-        raise ConfigurationError(f'{model!r} names no model: say "provider/name" with one of {", ".join(preset_names())}, or give base_url')
+        why = unknown_provider(provider) if slash else f"{provider}/..." if provider in PRESETS else "`rxchat providers` lists them"
+        raise ConfigurationError(f'{model!r} names no model: say "provider/name" ({why}), or give base_url')
     # A server nobody knows most likely takes what all took before the field was renamed.
     quirks = {"max_tokens_field": "max_tokens"} if dialect in (None, "openai-chat") else {}
     return Target(model, Preset("custom", base_url, "", "", dialect or "openai-chat", quirks=quirks), base_url, api_key)

@@ -8,10 +8,10 @@ from collections.abc import Collection
 from typing import Any
 
 from rxchat.errors import RxchatError
+from rxchat.outgoing.addresses import MASK
 
 __all__ = ["hide", "mask"]
 
-MASK = "[key]"
 # Where our errors keep what a provider said.
 FIELDS = ("args", "code", "type", "request_id", "headers", "body", "raw", "content_type")
 

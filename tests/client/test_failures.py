@@ -16,6 +16,7 @@ from rxchat.client.failures import from_aiohttp
 from rxchat.errors import ConfigurationError, ConnectError, ConnectionLostError, ConnectTimeout, FramingError, ReadTimeout, RxchatError
 
 URL = "https://api.example.com:8443/v1/chat?key=sk-secret"
+SHOWN = "https://api.example.com:8443/v1/chat?key=[key]"
 KEY: Any = SimpleNamespace(host="api.example.com", port=8443, ssl=True, is_ssl=True)
 INFO: Any = SimpleNamespace(real_url=URL, headers={"Authorization": "Bearer sk-secret"}, url=URL, method="POST")
 
@@ -56,8 +57,8 @@ CASES: list[tuple[Exception, type[RxchatError], str]] = [
         ConnectError,
         "the proxy refused the connection to api.example.com:8443: Proxy Authentication Required",
     ),
-    (aiohttp.InvalidURL("htp:/x"), ConfigurationError, f"{URL} is not a web address"),
-    (aiohttp.NonHttpUrlClientError("ftp://x"), ConfigurationError, f"{URL} is not a web address"),
+    (aiohttp.InvalidURL("htp:/x"), ConfigurationError, f"{SHOWN} is not a web address"),
+    (aiohttp.NonHttpUrlClientError("ftp://x"), ConfigurationError, f"{SHOWN} is not a web address"),
     (
         caused(aiohttp.ClientPayloadError("bad"), http_exceptions.ContentEncodingError("bad")),
         FramingError,
@@ -96,7 +97,8 @@ def test_the_request_stays_hidden() -> None:
     """
     shown = aiohttp.ClientOSError(104, "Connection reset by peer")
     hidden = aiohttp.ClientResponseError(INFO, (), status=400)
-    assert (from_aiohttp(shown, URL).__cause__, from_aiohttp(hidden, URL).__cause__) == (shown, None)
+    address = aiohttp.InvalidURL(URL)
+    assert [from_aiohttp(error, URL).__cause__ for error in (shown, hidden, address)] == [shown, None, None]
 
 
 @pytest.mark.parametrize("url, host", [("http://user:word@h:1/x", "h:1"), ("nonsense", "nonsense"), ("http://[::1", "http://[::1")])

@@ -91,6 +91,13 @@ async def test_a_server_nobody_knows_gets_no_key_of_the_environment(serve: Serve
     [
         ("gpt-test", {}, 'say "provider/name"'),
         ("nobody/gpt-test", {}, 'say "provider/name"'),
+        ("opnai/gpt-test", {}, "did you mean openai"),
+        ("openai", {}, "openai/"),
+        ("openai/", {"base_url": "http://h"}, "the name of the model is missing: 'openai/'"),
+        (" ", {"base_url": "http://h"}, "model is empty"),
+        ("m", {"base_url": ""}, "base_url is empty"),
+        ("m", {"base_url": "127.0.0.1:8/ok"}, "does not begin with http://"),
+        ("openai/gpt-test", {"quirks": {"colour": "red"}}, "there is no quirk colour; there are: include_usage"),
         ("openai/gpt-test", {"options": {"colour": "red"}}, "has no option colour"),
         ("openai/gpt-test", {"profile": "lenient"}, "has no profile lenient"),
     ],
@@ -124,6 +131,74 @@ async def test_a_request_that_cannot_be_built_is_a_bare_error(
     watcher = await Watcher().watch(call.events).end()
     assert (watcher.items, type(watcher.error), call.verdict) == ([], ConfigurationError, None)
     assert words in str(watcher.error)
+
+
+@pytest.mark.parametrize(
+    "prompt, tools, words",
+    [
+        (3, (), "a prompt is a text, a message, or a list of them, not int"),
+        ("Hi", [3], "a tool is a ToolSpec or a typed function, not int"),
+        ("Hi", [ToolSpec("a"), ToolSpec("a")], "two tools are called a"),
+    ],
+)
+async def test_what_cannot_be_asked_is_a_configuration_error(prompt: Any, tools: Any, words: str) -> None:
+    """
+    Of the call, before anything is sent.
+    """
+    with pytest.raises(ConfigurationError, match=words):
+        await ChatModel("m", base_url="http://127.0.0.1:9").call(prompt, tools=tools)
+
+
+@pytest.mark.parametrize("given, source", [("sk-secret\n", "api_key"), (None, "OPENAI_API_KEY")])
+async def test_a_key_with_a_line_end_is_named_not_shown(monkeypatch: pytest.MonkeyPatch, given: str | None, source: str) -> None:
+    """
+    By where it comes from.
+    """
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret\r\n")
+    with pytest.raises(ConfigurationError, match=rf"\({source}\) holds a line end") as caught:
+        await ChatModel("openai/m", api_key=given).call("Hi")
+    assert "sk-secret" not in str(caught.value)
+
+
+async def test_quirks_change_the_request(serve: Serve) -> None:
+    """
+    On top of the preset's.
+    """
+    server = await serve(answer(*GOOD))
+    await model_at(server, quirks={"max_tokens_field": "n_predict", "include_usage": False}).call("Hi", max_tokens=5)
+    assert (server.seen[0].json["n_predict"], "stream_options" in server.seen[0].json) == (5, False)
+
+
+async def test_a_pasted_address_with_a_query(serve: Serve) -> None:
+    """
+    Neither doubled nor torn.
+    """
+    server = await serve(answer(*GOOD))
+    await ChatModel("m", base_url=f"{server.url}/chat/completions?api-version=1").call("Hi")
+    assert server.seen[0].path == "/v1/chat/completions"
+
+
+async def test_no_headers_at_all_is_a_read_timeout(serve: Serve) -> None:
+    """
+    D2: the budget begins with the request.
+    """
+    server = await serve(hold(headers=False))
+    call = model_at(server, settings=HttpSettings(read_timeout=0.2)).open("Hi")
+    watcher = await Watcher().watch(call.events).end()
+    assert (type(watcher.error), str(watcher.error), call.verdict) == (ReadTimeout, "no answer within 0.2 s", Verdict.READ_TIMEOUT)
+
+
+async def test_an_address_with_a_password_is_never_shown(serve: Serve) -> None:
+    """
+    S: not in the model's repr, nor where a provider echoes what it was sent.
+    """
+    body = b'{"error":{"message":"no dXNlcjpzay1QQVNTV09SRA== and sk-QUERY"}}'
+    server = await serve(answer(body, status=401, content_type="application/json"))
+    model = ChatModel("m", base_url=server.url.replace("http://", "http://user:sk-PASSWORD@") + "?key=sk-QUERY")
+    watcher = await Watcher().watch(model.stream("Hi")).end()
+    assert str(watcher.error) == "no [key] and [key]"
+    shown = f"{watcher.items!r} {watcher.error!r} {vars(watcher.error)!r} {model!r} {vars(model)!r}"
+    assert ("PASSWORD" in shown, "QUERY" in shown, "dXNl" in shown) == (False, False, False)
 
 
 async def test_a_dialect_without_a_builder_says_so() -> None:
