@@ -19,7 +19,7 @@ import attrs
 from rxchat.aggregator import Aggregator
 from rxchat.dialects import Dialect, get_dialect
 from rxchat.dialects.base import UnknownPolicy
-from rxchat.errors import AbortedError, IncompleteStreamError, RxchatError
+from rxchat.errors import AbortedError, ConfigurationError, IncompleteStreamError, RxchatError
 from rxchat.events import Abort, ChatEvent, ErrorEvent, Event, ResponseStart
 from rxchat.framing import framer_for
 from rxchat.limits import Limits
@@ -218,6 +218,9 @@ def response_stage(
     `head` is asked when the body begins. ConfigurationError at once for an unknown dialect, option or profile.
     """
     spec = get_dialect(dialect) if isinstance(dialect, str) else dialect
+    _of_type("a dialect", spec, Dialect)
+    _of_type("options", options or {}, Mapping)
+    _of_type("limits", limits or Limits(), Limits)
     bounds = limits or (Limits.strict if profile == "strict_text" else Limits())
     context = spec.context(options, limits=bounds, unknown=unknown, provenance=provenance, profile=profile)
 
@@ -229,6 +232,11 @@ def response_stage(
         return BodyChain(framer_for(framing, bounds), spec.parser(attrs.evolve(context, clean_eof=known.clean_eof)), provenance=provenance)
 
     return Envelope(open_body, response_id=response_id, provenance=provenance)
+
+
+def _of_type(what: str, value: object, kind: type) -> None:
+    if not isinstance(value, kind):
+        raise ConfigurationError(f"{what} cannot be {type(value).__name__}")
 
 
 def chat_events(

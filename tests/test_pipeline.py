@@ -339,9 +339,10 @@ def test_an_envelope_must_be_started() -> None:
 
 def test_what_cannot_be_is_told_at_once() -> None:
     """
-    Not at the subscription: unknown dialects, options, profiles, policies.
+    Not at the subscription: unknown dialects, options, profiles, policies, and values of another type.
     """
-    wrongs: list[dict[str, Any]] = [{"dialect": "x"}, {"options": {"x": 1}}, {"profile": "x"}, {"unknown": "x"}]
+    unknown: list[dict[str, Any]] = [{"dialect": "x"}, {"options": {"x": 1}}, {"profile": "x"}, {"unknown": "x"}]
+    wrongs: list[dict[str, Any]] = [*unknown, {"dialect": 5}, {"options": [1]}, {"limits": 5}]
     for wrong in wrongs:
         for make in (chat_events, response_stage):
             with pytest.raises(ConfigurationError):
