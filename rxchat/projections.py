@@ -117,14 +117,14 @@ class _Text(Stage[Event, str]):
 
 def text_only() -> Operator[Event, str]:
     """
-    The pieces of the visible answer, of choice 0; joined they are `response.text`.
+    The pieces of the visible answer, of choice 0; joined they are `response.text`, unless blocks of different keys interleave.
     """
     return lift(lambda: _Text(TextDelta))
 
 
 def thinking_only() -> Operator[Event, str]:
     """
-    The pieces of the readable reasoning, of choice 0; joined they are `response.thinking`.
+    The pieces of the readable reasoning, of choice 0; joined they are `response.thinking`, likewise.
     """
     return lift(lambda: _Text(ThinkingDelta))
 
