@@ -83,7 +83,7 @@ def loads(data: bytes | str, *, offset: int = 0, depth: int = 128) -> Any:
         suspicious = True
     if suspicious:
         _inspect(value, raw, offset, depth)
-    elif size > 2 * depth:
+    elif size > 2 * depth and size // 5 + raw.count(b"[") >= depth:
         _bound_depth(value, raw, offset, depth)
     return value
 
@@ -116,8 +116,9 @@ class JsonReader:
                 value = _decode(raw)
                 if _write(value) == raw:
                     self._penalty = 0
-                    if size > 2 * self._depth:
-                        _bound_depth(value, raw, offset, self._depth)
+                    depth = self._depth
+                    if size > 2 * depth and size // 5 + raw.count(b"[") >= depth:
+                        _bound_depth(value, raw, offset, depth)
                     return value
             except (msgspec.MsgspecError, RecursionError, OverflowError, TypeError, ValueError) as error:
                 if isinstance(error, InvalidJSONError):
@@ -133,8 +134,8 @@ _MOST_SKIPPED = 127
 
 
 def _bound_depth(value: Any, raw: bytes, offset: int, depth: int) -> None:
-    # An array takes two bytes, an object around something five: mostly this shows that the value is flat enough.
-    if len(raw) // 5 + raw.count(b"[") >= depth and raw.count(b"[") + raw.count(b"{") > depth:
+    # An array takes two bytes, an object around something five: mostly the size alone shows the callers that the value is flat enough.
+    if raw.count(b"[") + raw.count(b"{") > depth:
         _inspect(value, raw, offset, depth)
 
 

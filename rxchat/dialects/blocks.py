@@ -251,7 +251,7 @@ class Blocks:
         """
         A piece of visible text; opens its block silently if nobody announced it. Without an index it is of no block in particular.
         """
-        if index is not None:
+        if index is not None and (type(block := self.opened.get(index)) is not TextBlock or block.stopped):
             self._grow(index, TextBlock)
         if text:
             if self.host.finish is not None:
@@ -262,7 +262,8 @@ class Blocks:
         """
         A piece of reasoning; likewise.
         """
-        self._grow(index, ThinkingBlock)
+        if type(block := self.opened.get(index)) is not ThinkingBlock or block.stopped:
+            self._grow(index, ThinkingBlock)
         if text:
             emit(ThinkingDelta(text, index))
 
