@@ -239,8 +239,8 @@ def unknown_provider(name: str) -> str:
     The sentence about a name that no provider has: the nearest ones that exist.
     """
     near = difflib.get_close_matches(name.lower(), PRESETS, n=2, cutoff=0.65)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {len(PRESETS)}"
-    return f"unknown provider {name!r}; {hint} (`rxchat providers` lists them)"
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {len(PRESETS)},"
+    return f"unknown provider {name!r}; {hint} `rxchat providers` lists all"
 
 
 def preset_names() -> tuple[str, ...]:

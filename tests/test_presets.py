@@ -38,7 +38,7 @@ def test_names() -> None:
     Names are sorted; of an unknown one it is said which are near, and where all are listed.
     """
     assert sorted(PRESETS) == list(preset_names())
-    with pytest.raises(ConfigurationError, match=rf"unknown provider 'nope'; there are {len(PRESETS)} \(`rxchat providers` lists them\)$"):
+    with pytest.raises(ConfigurationError, match=f"unknown provider 'nope'; there are {len(PRESETS)}, `rxchat providers` lists all$"):
         get_preset("nope")
     with pytest.raises(ConfigurationError, match=r"unknown provider 'opnai'; did you mean openai\?"):
         get_preset("opnai")

@@ -126,8 +126,10 @@ def resolve(model: str, base_url: str | None = None, api_key: str | None = None,
         preset = PRESETS[provider]
         return Target(name, attrs.evolve(preset, dialect=dialect, options={}, quirks={}) if dialect else preset, base_url, api_key)
     if base_url is None:
-        why = unknown_provider(provider) if slash else f"{provider}/..." if provider in PRESETS else "`rxchat providers` lists them"
-        raise ConfigurationError(f'{model!r} names no model: say "provider/name" ({why}), or give base_url')
+        if slash:
+            raise ConfigurationError(f'{unknown_provider(provider)}; say "provider/name", or give base_url')
+        example = f"{provider}/..." if provider in PRESETS else "`rxchat providers` lists all"
+        raise ConfigurationError(f'{model!r} names no model: say "provider/name" ({example}), or give base_url')
     # A server nobody knows most likely takes what all took before the field was renamed.
     quirks = {"max_tokens_field": "max_tokens"} if dialect in (None, "openai-chat") else {}
     return Target(model, Preset("custom", base_url, "", "", dialect or "openai-chat", quirks=quirks), base_url, api_key)
