@@ -7,6 +7,7 @@ because it is imported in 45 ms where cyclopts takes 120 (Python alone: 18), and
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -26,6 +27,7 @@ COMMANDS = {
     "providers": ("rxchat.cli.providers_table", "List the provider presets."),
 }
 USAGE = 2
+UNWRITABLE = 8
 INTERRUPTED = 130
 
 
@@ -60,8 +62,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     Run one command and return its exit code; every expected failure is one sentence on standard error.
 
-    0 is success, 2 a wrong call, 130 Ctrl-C; `ask` and `parse` document their own.
+    0 is success, 2 a wrong call, 8 an output that cannot be written, 130 Ctrl-C; `ask` and `parse` document their own.
     """
+    if sys.stdout is None:
+        print("rxchat: the output cannot be written: it is closed", file=sys.stderr)
+        return UNWRITABLE
+    try:
+        code = _run(argv)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Whoever read has seen enough.
+        _abandon()
+        return 1
+    except OSError as error:
+        _abandon()
+        print(f"rxchat: the output cannot be written: {error.strerror or error}", file=sys.stderr)
+        return UNWRITABLE
+
+
+def _run(argv: Sequence[str] | None) -> int:
     _utf8(sys.stdout)
     try:
         code = app.main(list(argv) if argv is not None else None, prog_name="rxchat", standalone_mode=False)
@@ -70,11 +90,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         error.show()
         return error.exit_code
     except RxchatError as error:
-        print(f"rxchat: {error}", file=sys.stderr)
-        return USAGE
+        from rxchat.cli.outcome import exit_code
+        from rxchat.cli.sentences import in_flags
+
+        print(f"rxchat: {in_flags(str(error))}", file=sys.stderr)
+        return exit_code(error.verdict) if error.verdict else USAGE
     except (click.Abort, KeyboardInterrupt):
         print("rxchat: cancelled", file=sys.stderr)
         return INTERRUPTED
+
+
+def _abandon() -> None:
+    """
+    What is still in the buffer goes nowhere, so that the interpreter does not fail over it on its way out.
+    """
+    out = sys.__stdout__
+    if out is not None and out is sys.stdout:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, out.fileno())
+        os.close(nowhere)
 
 
 def _utf8(stream: object) -> None:

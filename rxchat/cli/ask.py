@@ -16,7 +16,7 @@ from rxchat.cli.bodies import key_values
 from rxchat.cli.live import JsonLines, LiveView, PlainText, Stopwatch, View
 from rxchat.cli.outcome import exit_code
 from rxchat.cli.sentences import finish_sentence, sentence
-from rxchat.client import Call, ChatModel
+from rxchat.client import Call, ChatModel, HttpSettings
 from rxchat.errors import RxchatError, Verdict
 from rxchat.events import ChatEvent
 
@@ -32,8 +32,9 @@ CANCELLED, INTERRUPTED = "cancelled", 130
 @click.option("--model-file", metavar="FILE", type=click.Path(path_type=Path), help="A GGUF file to run inside this process.")
 @click.option("--profile", default="default", show_default=True, help="default or strict_text.")
 @click.option("--option", "pairs", multiple=True, metavar="KEY=VALUE", help="An option of the dialect; may be repeated.")
-@click.option("--max-tokens", type=int, help="Where to cut the answer off.")
+@click.option("--max-tokens", type=click.IntRange(min=1), help="Where to cut the answer off.")
 @click.option("--temperature", type=float, help="How freely to choose words.")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="How long to wait in silence.  [default: 60]")
 @click.option("--json", "as_json", is_flag=True, help="Print the events as JSON lines.")
 def command(
     words: tuple[str, ...],
@@ -44,6 +45,7 @@ def command(
     pairs: tuple[str, ...],
     max_tokens: int | None,
     temperature: float | None,
+    timeout: float | None,
     as_json: bool,
 ) -> int:
     """
@@ -53,25 +55,48 @@ def command(
 
     \b
     Exit codes: 0 whole answer, 2 wrong call or missing key, 3 the answer ended incomplete (length ...),
-    4 it broke off, 5 the provider refused, 6 network, 7 not the protocol, 130 Ctrl-C.
+    4 it broke off, 5 the provider refused, 6 network, 7 not the protocol, 8 the output cannot be written,
+    130 Ctrl-C.
     """
+    if model_file is not None and (name is not None or base_url is not None):
+        raise click.UsageError("--model-file runs here: it goes with neither --model nor --base-url")
     prompt = " ".join(words) if words and words != ("-",) else _standard_input()
-    settings = {"options": key_values(pairs), "profile": profile}
-    model = _remote(name, base_url, settings) if name or base_url else _embedded(model_file, settings)
+    if not prompt.strip():
+        raise click.UsageError("the prompt is empty")
+    settings = {"options": key_values(pairs), "profile": profile, "settings": _budgets(timeout)}
+    model = _remote(name, base_url, settings) if name is not None or base_url is not None else _embedded(model_file, settings)
     said: dict[str, Any] = {key: value for key, value in (("max_tokens", max_tokens), ("temperature", temperature)) if value is not None}
     view: View = JsonLines() if as_json else LiveView() if sys.stdout.isatty() else PlainText()
     return answer(model.open(prompt, **said), view)
 
 
 def _standard_input() -> str:
-    prompt = "" if sys.stdin.isatty() else sys.stdin.read().strip()
+    try:
+        prompt = "" if sys.stdin.isatty() else _standard_text().strip()
+    except UnicodeDecodeError:
+        raise click.UsageError("standard input is not UTF-8") from None
     if not prompt:
         raise click.UsageError('there is no prompt: rxchat ask "...", or give it on standard input')
     return prompt
 
 
+def _standard_text() -> str:
+    """
+    All of standard input, as UTF-8 whatever the locale says.
+    """
+    reconfigure = getattr(sys.stdin, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(encoding="utf-8", errors="strict")
+    return sys.stdin.read()
+
+
+def _budgets(timeout: float | None) -> HttpSettings:
+    usual = HttpSettings()
+    return usual if timeout is None else HttpSettings(min(timeout, usual.connect_timeout or timeout), timeout)
+
+
 def _remote(name: str | None, base_url: str | None, settings: Mapping[str, Any]) -> ChatModel:
-    return ChatModel(name or "default", base_url=base_url, **settings)
+    return ChatModel("default" if name is None else name, base_url=base_url, **settings)
 
 
 def _embedded(file: Path | None, settings: Mapping[str, Any]) -> ChatModel:

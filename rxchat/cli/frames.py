@@ -15,7 +15,7 @@ import click
 from rxchat.cli.bodies import bodies, cuts
 from rxchat.errors import RxchatError
 from rxchat.framing import framer_for
-from rxchat.framing.frames import AwsMessage, JsonBody, JsonRecord, SseEvent
+from rxchat.framing.frames import AwsMessage, JsonBody, JsonRecord, SseEvent, Undispatched
 from rxchat.limits import Limits
 from rxchat.stage import Stage, run
 
@@ -58,12 +58,13 @@ RECORDS: Mapping[type, Callable[[Any], dict[str, Any]]] = {
 @attrs.frozen
 class Framed:
     """
-    The frames of one body in order, the error that ended it, and the framer with what it remembers.
+    The frames of one body in order, the error that ended it, the framer with what it remembers, and what it held of an event that never ended.
     """
 
     frames: tuple[Any, ...]
     error: RxchatError | None
     framer: Stage[bytes, Any]
+    held: Undispatched | None = None
 
 
 def framed(framing: str, body: bytes, cut: int) -> Framed:
@@ -72,13 +73,16 @@ def framed(framing: str, body: bytes, cut: int) -> Framed:
     """
     framer = framer_for(framing, Limits())
     frames: list[Any] = []
+    held: Undispatched | None = None
     try:
         for frame in run(framer, cuts(body, cut)):
             if type(frame) in RECORDS and not getattr(frame, "last", False):
                 frames.append(frame)
+            elif isinstance(frame, Undispatched):
+                held = frame
     except RxchatError as error:
         return Framed(tuple(frames), error, framer)
-    return Framed(tuple(frames), None, framer)
+    return Framed(tuple(frames), None, framer, held)
 
 
 def record(name: str, result: Framed) -> dict[str, Any]:
@@ -106,6 +110,8 @@ def show(name: str, result: Framed) -> None:
     out.print(table(name, ("bytes", "frame"), rows))
     line = f"{result.error.verdict}: {result.error}" if result.error else f"{len(rows)} frames, no error"
     out.print(printable(line), style="red" if result.error else "green", soft_wrap=True)
+    if result.held is not None:
+        out.print(f"held: {result.held.end - result.held.start} bytes at byte {result.held.start}, no blank line", style="yellow", soft_wrap=True)
     out.print()
 
 
@@ -119,7 +125,7 @@ def cells(frame: Any, shortened: Callable[[Any], str]) -> str:
 @click.command("frames")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--framing", type=click.Choice(FRAMINGS), required=True, help="The transport framing of the bodies.")
-@click.option("--cut", default=0, show_default=True, metavar="N", help="Bytes a read; 0 = the whole body in one.")
+@click.option("--cut", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Bytes a read; 0 = the whole body in one.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a file and line.")
 def command(files: tuple[str, ...], framing: str, cut: int, as_json: bool) -> int:
     """

@@ -127,7 +127,7 @@ def verdict_line(reading: Reading) -> str:
 @click.option("--option", "pairs", multiple=True, metavar="KEY=VALUE", help="An option of the dialect; may be repeated.")
 @click.option("--content-type", help="The Content-Type the body came with.")
 @click.option("--status", default=200, show_default=True, help="The HTTP status the body came with.")
-@click.option("--cut", default=0, show_default=True, metavar="N", help="Bytes a read; 0 = the whole body in one.")
+@click.option("--cut", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Bytes a read; 0 = the whole body in one.")
 @click.option("--events", is_flag=True, help="With --json: also the events.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a file and line.")
 def command(

@@ -9,7 +9,10 @@ from collections.abc import Callable, Mapping
 from rxchat.errors import ContentTypeError, HTTPStatusError, RxchatError, Verdict
 from rxchat.response import ChatResponse, FinishReason
 
-__all__ = ["finish_sentence", "sentence"]
+__all__ = ["finish_sentence", "in_flags", "sentence"]
+
+# What is said to programmers, and what to somebody at a command line, which has no flag for a key.
+FLAGS = {", or give api_key": "", "base_url": "--base-url", "model is empty": "--model is empty"}
 
 FINISHES = {
     FinishReason.LENGTH: "the answer was cut off at its limit of tokens",
@@ -33,6 +36,15 @@ def finish_sentence(response: ChatResponse) -> str:
     """
     words = FINISHES.get(response.finish_reason, "the answer ended, but not as an answer")
     return f"{words} (finish reason {response.finish_reason_raw or response.finish_reason})"
+
+
+def in_flags(words: str) -> str:
+    """
+    The sentence with the names of the command line's flags.
+    """
+    for said, flag in FLAGS.items():
+        words = words.replace(said, flag)
+    return words
 
 
 def sentence(error: RxchatError) -> str:

@@ -19,6 +19,7 @@ import pytest
 from rxchat import local
 from rxchat.cli import main
 from rxchat.client import ChatModel
+from rxchat.errors import ConnectError
 from tests.loopback import DONE, FINISH, GOOD, Script, answer, delta, frame, hold, loopback_thread, raw
 from tests.shared_data import ROOT
 
@@ -141,7 +142,12 @@ def test_nobody_there(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["--model", "openai/gpt-test", "hello"], "there is no key for openai: set OPENAI_API_KEY"),
         (["--model", "nobody", "hello"], "names no model"),
-        (["--base-url", "nonsense", "hello"], "is not a web address"),
+        (["--base-url", "nonsense", "hello"], "--base-url nonsense does not begin with http://"),
+        (["--base-url", "htp://user:sk-PASSWORD@h/ok", "hello"], "--base-url htp://[key]@h/ok does not begin"),
+        (["--base-url", "", "hello"], "--base-url is empty"),
+        (["--model", "", "hello"], "--model is empty"),
+        (["--model", "azure/m", "hello"], "set AZURE_RESOURCE_NAME, or give --base-url"),
+        (["--model", "opnai/m", "hello"], "did you mean openai? `rxchat providers` lists all; say"),
         (["--model-file", "/nonexistent/x.gguf", "hello"], "there is no model file /nonexistent/x.gguf"),
     ],
 )
@@ -149,10 +155,72 @@ def test_what_cannot_be_asked(capsys: pytest.CaptureFixture[str], monkeypatch: p
     """
     One sentence, exit code 2.
     """
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    for name in ("OPENAI_API_KEY", "AZURE_RESOURCE_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", "k")
     assert main(["ask", *argv]) == 2
     err = capsys.readouterr().err
     assert (err.count("\n"), words in err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "argv, words",
+    [
+        ([""], "the prompt is empty"),
+        (["--max-tokens", "0", "hello"], "--max-tokens"),
+        (["--timeout", "0", "hello"], "--timeout"),
+        (["--model-file", "x.gguf", "--base-url", "http://h", "hello"], "--model-file runs here"),
+        (["--model-file", "x.gguf", "--model", "openai/m", "hello"], "--model-file runs here"),
+    ],
+)
+def test_a_wrong_call_says_which_argument(capsys: pytest.CaptureFixture[str], argv: list[str], words: str) -> None:
+    """
+    Before anything is begun.
+    """
+    assert main(["ask", *argv]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_standard_input_that_is_not_utf_8(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    One sentence, whatever the locale.
+    """
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"caf\xe9"), encoding="latin-1"))
+    assert main(["ask", "--base-url", "http://127.0.0.1:1"]) == 2
+    assert capsys.readouterr().err.endswith("Error: standard input is not UTF-8\n")
+
+
+def test_a_server_that_never_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    Is waited for as long as --timeout says.
+    """
+    code, _ = asked(hold(headers=False), "--timeout", "0.3", "hello")
+    assert (code, capsys.readouterr().err) == (6, "rxchat: no answer within 0.3 s\n")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_an_answer_that_cannot_be_written(flags: list[str]) -> None:
+    """
+    One sentence, and nothing on the way out.
+    """
+    with loopback_thread(answer(*GOOD)) as server, open("/dev/full", "wb") as full:
+        run = [sys.executable, "-m", "rxchat", "ask", "--base-url", server.url, *flags, "hello"]
+        done = subprocess.run(run, stdout=full, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, cwd=ROOT, check=False)
+    assert (done.returncode, done.stderr) == (8, b"rxchat: the output cannot be written: No space left on device\n")
+
+
+def test_a_dead_network_while_fetching(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Exit code 6.
+    """
+
+    def dead(progress: local.Progress) -> Path:
+        raise ConnectError("the model could not be fetched (the proxy does not answer)")
+
+    monkeypatch.setattr(local, "model_file", dead)
+    assert main(["ask", "hello"]) == 6
+    assert capsys.readouterr().err.endswith("\nrxchat: the model could not be fetched (the proxy does not answer)\n")
 
 
 def test_the_provider_cancels(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ The command line as a whole: what it lists, what it imports, how it ends.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -134,6 +135,82 @@ def test_providers_are_listed(capsys: pytest.CaptureFixture[str], monkeypatch: p
     out = capsys.readouterr().out
     assert all(name in out for name in PRESETS)
     assert ("OPENAI_API_KEY (set)" in out, "sk-secret" in out) == (True, False)
+
+
+def test_providers_for_grep(capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    Where there is no terminal: a line each, whole, with tabs; quirks apart from options.
+    """
+    assert main(["providers"]) == 0
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [line[0] for line in lines] == sorted(PRESETS)
+    assert {len(line) for line in lines} == {6}
+    (snowflake,) = [line for line in lines if line[0] == "snowflake"]
+    (zai,) = [line for line in lines if line[0] == "zai"]
+    assert snowflake[4:] == ["finish=optional", ""]
+    assert zai[4:] == ["", "max_tokens_field=max_tokens, thinking_field=reasoning_content"]
+
+
+def test_providers_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    They fit into 80 columns.
+    """
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(["providers"]) == 0
+    out = capsys.readouterr().out
+    assert "  options: finish=optional\n" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("command, key, names", [("providers", "name", sorted(PRESETS)), ("events", "type", list(EVENT_TYPES))])
+def test_tables_for_programs(capsys: pytest.CaptureFixture[str], command: str, key: str, names: list[str]) -> None:
+    """
+    A JSON object a line.
+    """
+    assert main([command, "--json"]) == 0
+    assert [json.loads(line)[key] for line in capsys.readouterr().out.splitlines()] == names
+
+
+COMMANDS_THAT_PRINT = [
+    ["providers"],
+    ["providers", "--json"],
+    ["events"],
+    ["parse", "--dialect", "openai-chat"],
+    ["parse", "--dialect", "openai-chat", "--json"],
+    ["frames", "--framing", "sse"],
+]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")
+@pytest.mark.parametrize("argv", COMMANDS_THAT_PRINT, ids=" ".join)
+def test_an_output_that_cannot_be_written(tmp_path: Path, argv: list[str]) -> None:
+    """
+    One sentence and a code of its own; nothing on the interpreter's way out.
+    """
+    files = write(tmp_path, whole=COMPLETE) if argv[0] in ("parse", "frames") else []
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([sys.executable, "-m", "rxchat", *argv, *files], stdout=full, stderr=subprocess.PIPE, cwd=ROOT, check=False)
+    assert (done.returncode, done.stderr) == (8, b"rxchat: the output cannot be written: No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    "stdout, code, words", [(None, 8, "it is closed"), (OSError(28, "No space left"), 8, "No space left"), (BrokenPipeError(), 1, "")]
+)
+def test_what_an_output_can_do(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, stdout: OSError | None, code: int, words: str
+) -> None:
+    """
+    Be closed, be full; a reader that has left is no failure to speak of.
+    """
+
+    def flush() -> None:
+        assert stdout is not None
+        raise stdout
+
+    monkeypatch.setattr(sys, "stdout", None if stdout is None else SimpleNamespace(write=len, flush=flush, isatty=lambda: False))
+    assert main(["providers"]) == code
+    err = capsys.readouterr().err
+    assert (err.count("\n"), words in err) == (bool(words), True)
 
 
 def test_every_verdict_has_a_word_and_a_code() -> None:

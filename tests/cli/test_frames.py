@@ -103,3 +103,20 @@ def test_an_unknown_framing_is_a_wrong_call(capsys: pytest.CaptureFixture[str]) 
     """
     assert main(["frames", "--framing", "morse", "x"]) == 2
     assert "aws-eventstream" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["frames", "--framing", "sse"], ["parse", "--dialect", "openai-chat"]])
+def test_a_read_has_no_negative_size(capsys: pytest.CaptureFixture[str], command: list[str]) -> None:
+    """
+    Whoever says so meant something else.
+    """
+    assert main([*command, "--cut", "-1", "x"]) == 2
+    assert "--cut" in capsys.readouterr().err
+
+
+def test_a_body_cut_inside_an_event_says_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """
+    For people; it is no fault of the framing.
+    """
+    assert main(["frames", "--framing", "sse", *write(tmp_path, cut=b"data: a\n\ndata: held")]) == 0
+    assert "held: 10 bytes at byte 9, no blank line" in capsys.readouterr().out
