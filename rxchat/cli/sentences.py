@@ -59,7 +59,7 @@ def _status(error: RxchatError) -> str:
     assert isinstance(error, HTTPStatusError)
     what = STATUSES.get(error.status or 0, "the provider refused")
     wait = f"; it may be asked again in {error.retry_after:g} s" if error.retry_after is not None else ""
-    return f"{what} (HTTP {error.status}): {error.message}{wait}"
+    return f"{what} (HTTP {error.status}): {error.message.removeprefix(f'HTTP {error.status} ')}{wait}"
 
 
 def _content_type(error: RxchatError) -> str:

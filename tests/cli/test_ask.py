@@ -106,6 +106,12 @@ def test_options_reach_the_request_and_the_dialect(capsys: pytest.CaptureFixture
             "",
             "the provider has no such model, or the address is wrong (HTTP 404): no model x",
         ),
+        (
+            answer(b"", status=302, headers={"location": "https://elsewhere.example/x?key=sk"}),
+            5,
+            "",
+            "the provider refused (HTTP 302): Found: a redirect to elsewhere.example; redirects are not followed",
+        ),
         (answer(b"<title>Sign in</title>", content_type="text/html"), 5, "", "is the address right?"),
         (answer(delta("Hel")), 4, "Hel\n", "the answer broke off before its end"),
         (raw(b"HTTP/1.1 200 OK\r\ncontent-length: 999\r\n\r\n" + delta("Hel")), 4, "Hel\n", "the answer broke off before its end"),
@@ -118,7 +124,7 @@ def test_options_reach_the_request_and_the_dialect(capsys: pytest.CaptureFixture
         (answer(delta("Hel"), b'data: {"error":{"message":"overloaded"}}\n\n'), 5, "Hel\n", "the provider reported a failure: overloaded"),
         (answer(b"data: {oops}\n\n"), 7, "", "the answer is not what its protocol promises (INVALID_JSON)"),
     ],
-    ids=["key", "model", "html", "truncated", "broken", "length", "provider", "json"],
+    ids=["key", "model", "redirect", "html", "truncated", "broken", "length", "provider", "json"],
 )
 def test_what_goes_wrong_is_one_sentence(capsys: pytest.CaptureFixture[str], script: Script, code: int, out: str, words: str) -> None:
     """
