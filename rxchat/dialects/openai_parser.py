@@ -124,8 +124,9 @@ class OpenAIChatParser(Parser):
                     return
                 if len(delta) == 1 and type(entries := delta.get("tool_calls")) is list and _CHOICE_METADATA.isdisjoint(choice):
                     # An answer of tools alone has no first frame of text that told the metadata.
-                    for key in _METADATA & value.keys():
-                        self._note(key, value[key])
+                    for key in value:
+                        if key in _METADATA:
+                            self._note(key, value[key])
                     for entry in entries:
                         state.calls.take(entry, emit)
                     return
@@ -178,8 +179,9 @@ class OpenAIChatParser(Parser):
         out = self._early(emit)
         if not _BESIDE.isdisjoint(value):
             self._beside(value, out)
-        for key in _METADATA & value.keys():
-            self._note(key, value[key])
+        for key in value:
+            if key in _METADATA:
+                self._note(key, value[key])
         for choice in choices or ():
             self._choice(choice, emit)
         if value.get("usage"):
@@ -252,8 +254,9 @@ class OpenAIChatParser(Parser):
         if said.get("usage"):
             self._usage.update(said["usage"], emit)
         if index == 0:
-            for key in _CHOICE_METADATA & said.keys():
-                self._note(key, said[key])
+            for key in said:
+                if key in _CHOICE_METADATA:
+                    self._note(key, said[key])
             if said.get("logprobs"):
                 self._logprobs(said["logprobs"])
         raw = said.get("finish_reason")
