@@ -316,7 +316,7 @@ def refusing(call: ModelCall) -> WireRequest:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"request": asking("/toy?key=KEY")}, "its repr shows the key"),
+        ({"request": asking("/toy/KEY")}, "its repr shows the key"),
         ({"request": asking(body={"x": {1, 2}})}, "request, stream=True"),
         ({"request": refusing}, "a plain question is refused: not today"),
         ({"options": {"loud": Option(False, "")}}, "option loud has a doc"),
