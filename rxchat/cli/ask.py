@@ -34,7 +34,7 @@ CANCELLED, INTERRUPTED = "cancelled", 130
 @click.option("--option", "pairs", multiple=True, metavar="KEY=VALUE", help="An option of the dialect; may be repeated.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Where to cut the answer off.")
 @click.option("--temperature", type=float, help="How freely to choose words.")
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="How long to wait for an answer to begin or go on.  [default: 60]")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="How long to wait for a byte.  [default: 60]")
 @click.option("--json", "as_json", is_flag=True, help="Print the events as JSON lines.")
 def command(
     words: tuple[str, ...],
