@@ -12,10 +12,10 @@ from typing import Any
 
 from rxchat.dialects.anthropic_content import Content, Fields
 from rxchat.dialects.base import Context, Dialect, Parser, UsageFold, integer, mapping, string
-from rxchat.errorbody import error_in, provider_error, stray_error
+from rxchat.errorbody import error_in, provider_error
 from rxchat.errors import IncompleteStreamError
 from rxchat.events import ChatEvent, ContentFilter, Heartbeat, RefusalDelta
-from rxchat.framing.frames import SseEvent, StrayText
+from rxchat.framing.frames import SseEvent
 from rxchat.outgoing.anthropic import build
 from rxchat.response import FinishReason
 from rxchat.stage import Emit
@@ -257,12 +257,6 @@ class AnthropicParser(Parser):
             raise self.malformed("the body is no message")
         self.messages.body(value, emit)
         self.end_response(emit)
-
-    def on_stray(self, stray: StrayText, emit: Emit[ChatEvent]) -> None:
-        error = stray_error(stray.text, self.limits.json_depth)
-        if error is not None:
-            raise provider_error(error)
-        super().on_stray(stray, emit)
 
 
 def _kind(value: Fields, event: SseEvent) -> str:

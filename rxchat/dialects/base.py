@@ -19,6 +19,7 @@ from typing import Any, ClassVar, NoReturn, TypeAlias
 
 import attrs
 
+from rxchat.errorbody import provider_error, stray_error
 from rxchat.errors import AbortedError, ConfigurationError, DialectError, IncompleteStreamError, LimitExceeded, RxchatError, verdict_of
 from rxchat.events import (
     Abort,
@@ -197,8 +198,9 @@ class Parser(Stage[Frame, ChatEvent]):
 
     def on_stray(self, stray: StrayText, emit: Emit[ChatEvent]) -> None:
         """
-        Lines that are no SSE fields (contract P8): raise ProviderError if there is an error in them, else they are Raw and change nothing.
+        Lines that are no SSE fields (contract P8): ProviderError if there is an error in them, else they are Raw and change nothing.
         """
+        self.refuse_stray(stray)
         self.unknown("stray", stray.text, emit)
 
     def on_undispatched(self, held: Undispatched, emit: Emit[ChatEvent]) -> None:
@@ -290,6 +292,14 @@ class Parser(Stage[Frame, ChatEvent]):
             policy(name, payload)
         elif policy == "raw":
             emit(Raw(name, payload))
+
+    def refuse_stray(self, stray: StrayText) -> None:
+        """
+        ProviderError if there is an error in lines that are no SSE fields (contract P8).
+        """
+        error = stray_error(stray.text, self.limits.json_depth)
+        if error is not None:
+            raise provider_error(error)
 
     def malformed(self, what: str) -> DialectError:
         """

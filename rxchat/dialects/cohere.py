@@ -13,10 +13,10 @@ from typing import Any, NoReturn
 
 from rxchat.dialects.base import Context, Dialect, Parser, UsageFold, integer, mapping, sequence, string
 from rxchat.dialects.blocks import Blocks, CallBlock, TextBlock, ThinkingBlock, text_of
-from rxchat.errorbody import error_in, provider_error, stray_error
+from rxchat.errorbody import error_in, provider_error
 from rxchat.errors import ProviderError
 from rxchat.events import ChatEvent, Citation, ContentFilter, SearchResult, ServerToolStart, TextDelta, ThinkingDelta
-from rxchat.framing.frames import JsonRecord, SseEvent, StrayText
+from rxchat.framing.frames import JsonRecord, SseEvent
 from rxchat.outgoing.cohere import build
 from rxchat.response import FinishReason
 from rxchat.stage import Emit
@@ -106,12 +106,6 @@ class _CohereParser(Parser):
         if value is not None and not isinstance(value, str):
             raise self.malformed(f"{what} is {type(value).__name__}, not a text")
         return value
-
-    def on_stray(self, stray: StrayText, emit: Emit[ChatEvent]) -> None:
-        error = stray_error(stray.text, self.limits.json_depth)
-        if error is not None:
-            raise provider_error(error)
-        super().on_stray(stray, emit)
 
     def refuse_error(self, value: Any, *known: str) -> Mapping[str, Any]:
         """

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from rxchat.dialects.base import Context, Dialect, Option, Parser, UsageFold, integer, mapping, sequence, string
-from rxchat.errorbody import error_in, provider_error, stray_error
+from rxchat.errorbody import error_in, provider_error
 from rxchat.errors import IncompleteStreamError, InvalidJSONError
 from rxchat.events import (
     ChatEvent,
@@ -31,7 +31,7 @@ from rxchat.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from rxchat.framing.frames import SseEvent, StrayText, Undispatched
+from rxchat.framing.frames import SseEvent, Undispatched
 from rxchat.outgoing.dashscope import build
 from rxchat.response import ChatResponse, FinishReason, ToolCall
 from rxchat.stage import Emit
@@ -110,12 +110,6 @@ class DashScopeParser(Parser):
         if "output" not in value:
             raise self.malformed("the body has no output")
         self._end(emit)
-
-    def on_stray(self, stray: StrayText, emit: Emit[ChatEvent]) -> None:
-        error = stray_error(stray.text, self.limits.json_depth)
-        if error is not None:
-            raise provider_error(error)
-        super().on_stray(stray, emit)
 
     def on_undispatched(self, held: Undispatched, emit: Emit[ChatEvent]) -> None:
         event = held.event

@@ -20,10 +20,10 @@ from typing import Any, ClassVar
 
 from rxchat.dialects.base import Context, Dialect, Parser, UsageFold, integer, mapping, sequence, string
 from rxchat.dialects.gemini_parts import Candidate
-from rxchat.errorbody import error_in, provider_error, stray_error
+from rxchat.errorbody import error_in, provider_error
 from rxchat.errors import IncompleteStreamError, InvalidJSONError
 from rxchat.events import ChatEvent, ContentFilter
-from rxchat.framing.frames import JsonRecord, SseEvent, StrayText, Undispatched
+from rxchat.framing.frames import JsonRecord, SseEvent, Undispatched
 from rxchat.outgoing.gemini import build
 from rxchat.response import ChatResponse, FinishReason
 from rxchat.stage import Emit
@@ -131,12 +131,6 @@ class GeminiParser(Parser):
         if not self.step_open:
             raise self.malformed("the body is no answer")
         self._end(emit)
-
-    def on_stray(self, stray: StrayText, emit: Emit[ChatEvent]) -> None:
-        error = stray_error(stray.text, self.limits.json_depth)
-        if error is not None:
-            raise provider_error(error)
-        super().on_stray(stray, emit)
 
     def on_undispatched(self, held: Undispatched, emit: Emit[ChatEvent]) -> None:
         event = held.event

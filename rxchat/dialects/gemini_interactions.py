@@ -25,10 +25,10 @@ from typing import Any, ClassVar, NoReturn
 from rxchat.dialects.base import Context, Dialect, Parser, UsageFold, integer, mapping, sequence, string
 from rxchat.dialects.gemini import usage_formula
 from rxchat.dialects.gemini_steps import Steps
-from rxchat.errorbody import error_in, provider_error, stray_error
+from rxchat.errorbody import error_in, provider_error
 from rxchat.errors import IncompleteStreamError, ProviderError
 from rxchat.events import ChatEvent, Status
-from rxchat.framing.frames import SseEvent, StrayText
+from rxchat.framing.frames import SseEvent
 from rxchat.outgoing.gemini_interactions import build
 from rxchat.response import FinishReason
 from rxchat.stage import Emit
@@ -91,12 +91,6 @@ class InteractionsParser(Parser):
             raise provider_error(value)
         self._learn(value, emit)
         self._end(value, emit)
-
-    def on_stray(self, stray: StrayText, emit: Emit[ChatEvent]) -> None:
-        error = stray_error(stray.text, self.limits.json_depth)
-        if error is not None:
-            raise provider_error(error)
-        super().on_stray(stray, emit)
 
     def on_eof(self, emit: Emit[ChatEvent]) -> None:
         self._failed({}, self._status, emit)

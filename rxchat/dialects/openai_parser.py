@@ -12,7 +12,7 @@ import attrs
 from rxchat.dialects.base import Context, Parser, UsageFold, integer, mapping, sequence, string
 from rxchat.dialects.openai_choice import Choice
 from rxchat.dialects.openai_fields import cited, filters, moderations, read_usage, search_hits, usage_formula
-from rxchat.errorbody import error_in, flat_error, provider_error, stray_error
+from rxchat.errorbody import error_in, flat_error, provider_error
 from rxchat.errors import IncompleteStreamError, ProviderError
 from rxchat.events import ChatEvent, Citation, Heartbeat, TextDelta
 from rxchat.framing.frames import SseEvent, StrayText, Undispatched
@@ -139,9 +139,6 @@ class OpenAIChatParser(Parser):
         self._end(emit)
 
     def on_stray(self, stray: StrayText, emit: Emit[ChatEvent]) -> None:
-        error = stray_error(stray.text, self.limits.json_depth)
-        if error is not None:
-            raise provider_error(error)
         super().on_stray(stray, self._early(emit))
 
     def on_undispatched(self, held: Undispatched, emit: Emit[ChatEvent]) -> None:

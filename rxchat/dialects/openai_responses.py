@@ -21,7 +21,7 @@ from rxchat.dialects.openai_responses_content import Block, ContentItem, Refusal
 from rxchat.dialects.openai_responses_fields import filtered, partial_image, read_usage
 from rxchat.dialects.openai_responses_items import Items
 from rxchat.dialects.openai_responses_tools import CallItem, ServerItem
-from rxchat.errorbody import error_in, provider_error, stray_error
+from rxchat.errorbody import error_in, provider_error
 from rxchat.errors import IncompleteStreamError
 from rxchat.events import Abort, ContentFilter, Heartbeat, Status
 from rxchat.framing.frames import SseEvent, StrayText
@@ -93,11 +93,9 @@ class ResponsesParser(Parser):
         self._end(response, status if status in ENDS else None, emit)
 
     def on_stray(self, stray: StrayText, emit: Out) -> None:
-        error = stray_error(stray.text, self.limits.json_depth)
-        if error is not None:
-            raise provider_error(error)
+        self.refuse_stray(stray)
         self.open_step(emit)
-        super().on_stray(stray, emit)
+        self.unknown("stray", stray.text, emit)
 
     def _on_strange(self, value: Any, event: SseEvent, emit: Out) -> None:
         """

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from rxchat.dialects.base import Parser
-from rxchat.errorbody import provider_error, stray_error
+from rxchat.errorbody import provider_error
 from rxchat.errors import InvalidJSONError
 from rxchat.events import ChatEvent, TextDelta
 from rxchat.framing.frames import SseEvent, StrayText
@@ -71,9 +71,7 @@ class StrictTextParser(Parser):
         """
         No field this profile reads; an error in it is told all the same (contract P8).
         """
-        error = stray_error(stray.text, self.limits.json_depth)
-        if error is not None:
-            raise provider_error(error)
+        self.refuse_stray(stray)
 
     def _only(self, choices: Any) -> dict[str, Any]:
         if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], dict):
