@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import attrs
 import click
 
 from rxchat.cli.bodies import key_values
@@ -92,7 +93,9 @@ def _standard_text() -> str:
 
 def _budgets(timeout: float | None) -> HttpSettings:
     usual = HttpSettings()
-    return usual if timeout is None else HttpSettings(min(timeout, usual.connect_timeout or timeout), timeout)
+    if timeout is None:
+        return usual
+    return attrs.evolve(usual, connect_timeout=min(timeout, usual.connect_timeout or timeout), first_event_timeout=timeout, read_timeout=timeout)
 
 
 def _remote(name: str | None, base_url: str | None, settings: Mapping[str, Any]) -> ChatModel:

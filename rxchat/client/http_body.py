@@ -21,32 +21,20 @@ from reactivex.disposable import Disposable
 from yarl import URL
 
 from rxchat.client.failures import from_aiohttp
+from rxchat.client.settings import HttpSettings
 from rxchat.client.signing import sign
 from rxchat.demand import Valve, valve_of
 from rxchat.errors import ConfigurationError, ReadTimeout, RxchatError
 from rxchat.outgoing.common import WireRequest
 from rxchat.pipeline import Head
 
-__all__ = ["HttpSettings", "http_body", "new_session"]
+__all__ = ["http_body", "new_session"]
 
 log = logging.getLogger("rxchat")
 
 # Two such buffers at most wait in user space for a slow consumer.
 READ_BUFFER = 64 * 1024
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-
-
-@attrs.frozen
-class HttpSettings:
-    """
-    How to transfer. Seconds: `connect_timeout` for a connection, `read_timeout` for the headers to come and for silence behind them; None = for ever.
-
-    `read_size` caps a read in bytes (None: whatever has arrived), as tests need it.
-    """
-
-    connect_timeout: float | None = 15.0
-    read_timeout: float | None = 60.0
-    read_size: int | None = None
 
 
 def new_session(settings: HttpSettings) -> aiohttp.ClientSession:

@@ -12,9 +12,10 @@ import aiohttp
 from reactivex import Observable, abc
 
 from rxchat.client.call import Call, Exchange
-from rxchat.client.http_body import HttpSettings, http_body, new_session
+from rxchat.client.http_body import http_body, new_session
 from rxchat.client.private_loop import loop_runs, on_a_private_loop
 from rxchat.client.request import ToolLike, resolve, with_quirks
+from rxchat.client.settings import HttpSettings
 from rxchat.dialects import get_dialect
 from rxchat.errors import ConfigurationError, IncompleteStreamError
 from rxchat.events import ChatEvent
