@@ -60,7 +60,7 @@ class FakeAnswer:
         if tokens_per_second is not None and tokens_per_second <= 0:
             raise ConfigurationError(f"tokens_per_second is above 0, not {tokens_per_second}")
         reason = None if finish is None else FinishReason(finish)
-        self.__attrs_init__(tuple(_whole(parts)), reason, usage, model, id, piece, tokens_per_second, heartbeat)
+        self.__attrs_init__(tuple(_whole(parts)), reason, usage, model, id, piece, tokens_per_second, heartbeat)  # pyright: ignore[reportAttributeAccessIssue]
 
     @property
     def reason(self) -> FinishReason:

@@ -14,7 +14,15 @@ from rxchat.strictjson import dumps
 from rxchat.testing.answers import FakeAnswer
 from rxchat.testing.asked import FakeRequest
 
-__all__ = ["Wire", "asks_stream", "cannot_say", "json_bytes", "sse"]
+__all__ = ["Delta", "Wire", "asks_stream", "cannot_say", "json_bytes", "sse"]
+
+
+class Delta(bytes):
+    """
+    A frame with a piece of text, thinking or arguments: what `FakeAnswer.tokens_per_second` counts. Where a wire marks none, every frame counts.
+    """
+
+    __slots__ = ()
 
 
 def asks_stream(request: FakeRequest) -> bool:

@@ -1,0 +1,121 @@
+"""
+Ollama's /api/chat: NDJSON, or the one object of an answer that is not streamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rxchat.response import FinishReason, MediaPart, Part, TextPart, ThinkingPart, ToolCall, Usage
+from rxchat.testing.answers import FakeAnswer
+from rxchat.testing.asked import FakeRequest
+from rxchat.testing.wires.base import Wire, cannot_say, json_bytes
+from rxchat.testing.wires.saying import arguments_of, finish_word, refuse_counts, refuse_total, runs
+
+__all__ = ["OLLAMA"]
+
+NAME = "ollama"
+_TIME = "2026-01-01T00:00:00.000000Z"
+# Nanoseconds; the second is what there was to load.
+_DURATIONS = {"total_duration": 1_000_000, "load_duration": 100_000, "prompt_eval_duration": 300_000, "eval_duration": 600_000}
+_FINISH: Mapping[FinishReason, str | None] = {
+    FinishReason.STOP: "stop",
+    FinishReason.TOOL_CALLS: "stop",
+    FinishReason.LENGTH: "length",
+    FinishReason.UNKNOWN: None,
+}
+
+Json = dict[str, Any]
+
+
+def _frames(answer: FakeAnswer) -> Iterator[bytes]:
+    calls = 0
+    for several in runs(answer.parts):
+        if isinstance(several[0], ToolCall):
+            yield _line(answer, {"content": "", "tool_calls": _calls(several, calls)})
+            calls += len(several)
+        else:
+            for said in _said(several[0], answer):
+                yield _line(answer, said)
+    yield _line(answer, {"content": ""}, **_end(answer))
+
+
+def _whole(answer: FakeAnswer) -> bytes:
+    texts = {kind: "".join(part.text for part in answer.parts if isinstance(part, kind)) for kind in (TextPart, ThinkingPart)}
+    calls = _calls([part for part in answer.parts if isinstance(part, ToolCall)], 0)
+    images = [said["images"][0] for part in answer.parts if isinstance(part, MediaPart) for said in _said(part, answer)]
+    for part in answer.parts:
+        if not isinstance(part, ToolCall):
+            list(_said(part, answer))  # what cannot be said is not left out
+    message: Json = {"content": texts[TextPart]}
+    message |= {key: value for key, value in (("thinking", texts[ThinkingPart]), ("tool_calls", calls), ("images", images)) if value}
+    return _line(answer, message, **_end(answer)).rstrip(b"\n")
+
+
+def _line(answer: FakeAnswer, message: Json, **end: Any) -> bytes:
+    said = {"model": answer.model, "created_at": _TIME, "message": {"role": "assistant", **message}}
+    return json_bytes(said | (end or {"done": False})) + b"\n"
+
+
+def _said(part: Part, answer: FakeAnswer) -> Iterator[Json]:
+    """
+    The messages of one part.
+    """
+    if isinstance(part, TextPart):
+        yield from ({"content": piece} for piece in answer.pieces(part.text))
+    elif isinstance(part, ThinkingPart):
+        if part.signature:
+            raise cannot_say(NAME, "a signature of thinking")
+        yield from ({"content": "", "thinking": piece} for piece in answer.pieces(part.text))
+    elif isinstance(part, MediaPart):
+        if part.kind != "image" or not part.data or part.mime:
+            raise cannot_say(NAME, f"this {part.kind}", "only images as data, without a mime type")
+        yield {"content": "", "images": [part.data]}
+    else:
+        raise cannot_say(NAME, part)
+
+
+def _calls(calls: list[Part], first: int) -> list[Json]:
+    return [_call(call, first + k) for k, call in enumerate(calls) if isinstance(call, ToolCall)]
+
+
+def _call(call: ToolCall, index: int) -> Json:
+    arguments = arguments_of(NAME, call)
+    # Go's maps: no arguments are an empty object there, and none where the script has no text of them.
+    said = {"index": index, "name": call.name} | ({"arguments": arguments} if call.arguments_text else {})
+    return {"id": call.id, "function": said}
+
+
+def _end(answer: FakeAnswer) -> Json:
+    word = finish_word(NAME, answer.reason, _FINISH)
+    return {"done": True} | ({"done_reason": word} if word else {}) | _DURATIONS | _usage(answer.usage)
+
+
+def _usage(usage: Usage | None) -> Json:
+    if usage is None:
+        return {}
+    refuse_counts(NAME, usage, "input_tokens", "output_tokens", "total_tokens")
+    refuse_total(NAME, usage)
+    counts = {"prompt_eval_count": usage.input_tokens, "eval_count": usage.output_tokens}
+    return {key: count for key, count in counts.items() if count is not None}
+
+
+def _streams(request: FakeRequest) -> bool:
+    """
+    Ollama streams unless it is told not to.
+    """
+    return request.body[:1] != b"{" or request.json.get("stream") is not False
+
+
+OLLAMA = Wire(
+    content_type="application/x-ndjson",
+    frames=_frames,
+    whole=_whole,
+    error=lambda message: json_bytes({"error": message}) + b"\n",
+    malformed=b'{"model":"fake-1","message":{"role":"assistant","content":"}\n',
+    refusal=lambda status, message: ("application/json; charset=utf-8", json_bytes({"error": message})),
+    heartbeat=None,
+    base="",
+    streams=_streams,
+)
