@@ -4,7 +4,7 @@ To test with: bodies cut in every way, replayed without a network, and a check o
     check_dialect("my-dialect", [Path("answer.sse"), (Path("stream.sse"), Path("body.json"))])
 
 raises AssertionError with all that is wrong, or tells what was tried. `replay` reads one body, `cuts` gives the ways to cut it, `grammar_violations` looks at
-events alone, `events_from_marbles` and `marbles_of` draw them in virtual time.
+events alone, `events_from_marbles` and `marbles_of` draw them in virtual time, and `VirtualClock` makes time pass for streams on a real event loop.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from rxchat.testing.checks import BodyOrPair, DialectReport, check_dialect
 from rxchat.testing.grammar import grammar_violations
 from rxchat.testing.marbles import events_from_marbles, marbles_of
 from rxchat.testing.replays import Replay, replay
+from rxchat.testing.virtual import VirtualClock
 
 __all__ = [
     "Body",
@@ -21,6 +22,7 @@ __all__ = [
     "BodyOrPair",
     "DialectReport",
     "Replay",
+    "VirtualClock",
     "check_dialect",
     "cuts",
     "events_from_marbles",
