@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import urllib.request
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from urllib.parse import urlsplit
+from http import HTTPStatus
+from typing import Any
 
 import aiohttp
 import attrs
@@ -20,7 +20,11 @@ from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 from yarl import URL
 
-from rxchat.client.failures import from_aiohttp
+from rxchat.client.encodings import accepted
+from rxchat.client.failures import from_aiohttp, proxy_refusal
+from rxchat.client.proxies import Route, route_of
+from rxchat.client.reading import Answer
+from rxchat.client.secrets import hide
 from rxchat.client.settings import HttpSettings
 from rxchat.client.signing import sign
 from rxchat.demand import Valve, valve_of
@@ -32,9 +36,14 @@ __all__ = ["http_body", "new_session"]
 
 log = logging.getLogger("rxchat")
 
-# Two such buffers at most wait in user space for a slow consumer.
-READ_BUFFER = 64 * 1024
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+# From two such buffers on nothing more is taken from the socket for a slow consumer. Not more: reads of a few bytes are kept as objects of some 60.
+READ_BUFFER = 16 * 1024
+
+
+class OwnConnector(aiohttp.TCPConnector):
+    """
+    The connector of the sessions made here; one of the caller's has its own proxies and certificates.
+    """
 
 
 def new_session(settings: HttpSettings) -> aiohttp.ClientSession:
@@ -42,7 +51,7 @@ def new_session(settings: HttpSettings) -> aiohttp.ClientSession:
     A session for provider calls: no cookies, no limit on parallel streams, no total time.
     """
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0),
+        connector=OwnConnector(limit=0),
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=None, connect=settings.connect_timeout),
     )
@@ -118,11 +127,11 @@ class Pump:
             self._say(failure)
 
     async def _transfer(self) -> None:
-        async with self._connected() as response:
-            self._on_head(head_of(response))
+        async with self._connected() as answer:
+            self._on_head(answer.head)
             self._observer.on_next(b"")
             while not self._over:
-                chunk = await self._read(response.content)
+                chunk = await self._read(answer)
                 if not chunk:
                     return
                 self._observer.on_next(chunk)
@@ -130,25 +139,17 @@ class Pump:
                     # Somebody downstream has too much waiting. No clock runs meanwhile.
                     await self._valve.ready()
 
-    async def _read(self, content: aiohttp.StreamReader) -> bytes:
-        budget, size = self._settings.read_timeout, self._settings.read_size
-        failure: RxchatError
+    async def _read(self, answer: Answer) -> bytes:
+        budget = self._settings.read_timeout
         try:
             async with asyncio.timeout(budget):
-                return await (content.readany() if size is None else content.read(size))
-        except aiohttp.ClientError as error:
-            failure = from_aiohttp(error, self._request.url)
+                return await answer.read(self._settings.read_size)
         except TimeoutError:
             failure = ReadTimeout(f"the provider was silent for {budget:g} s", budget)
-        except OSError as error:
-            failure = from_aiohttp(error, self._request.url)
-        # aiohttp raises before it gives out what it had read until then (contract E10); the next read meets the failure again.
-        if held := content._read_nowait(-1 if size is None else size):
-            return held
         raise failure
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _connected(self) -> AsyncIterator[Answer]:
         """
         The answer with its headers; whatever happens then, its connection is given back whole or closed, never left.
         """
@@ -156,7 +157,7 @@ class Pump:
         try:
             response = await self._send(session)
             try:
-                yield response
+                yield Answer(response, self._request.url)
             finally:
                 # A body read to its end leaves a connection that can serve again.
                 response.release() if response.content.is_eof() else response.close()
@@ -165,30 +166,49 @@ class Pump:
                 await session.close()
 
     async def _send(self, session: aiohttp.ClientSession) -> aiohttp.ClientResponse:
+        """
+        The response at its headers. A proxy that refuses is no answer but a connection that was not made.
+        """
         request, budget = self._request, self._settings.read_timeout
+        route = route_of(request.url, self._settings, isinstance(session.connector, OwnConnector))
         failure: RxchatError
         if request.auth == "sigv4":
             request = await asyncio.to_thread(sign, request)
         try:
             async with asyncio.timeout(budget):
-                return await session.request(
-                    request.method,
-                    # What a builder has quoted must not be quoted anew: a signature is over the path as it is.
-                    URL(request.url, encoded=True) if "%" in request.url else request.url,
-                    data=request.content,
-                    headers=request.headers,
-                    proxy=proxy_of(request.url),
-                    # A redirect would carry the key and the conversation to a host nobody named.
-                    allow_redirects=False,
-                    read_bufsize=READ_BUFFER,
-                )
+                response = await session.request(**self._arguments(request, route, session))
+            if response.status != HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+                return response
+            response.close()
+            failure = proxy_refusal(response.status, response.reason, request.url)
         except aiohttp.ClientError as error:
             failure = from_aiohttp(error, request.url)
         except TimeoutError:
             failure = ReadTimeout(f"no answer within {budget:g} s", budget)
         except (OSError, ValueError, RuntimeError) as error:
             failure = from_aiohttp(error, request.url)
+        hide(failure, route.secrets)
         raise failure
+
+    def _arguments(self, request: WireRequest, route: Route, session: aiohttp.ClientSession) -> dict[str, Any]:
+        """
+        What aiohttp is asked with.
+        """
+        # What can be undone, unless the caller's session says otherwise.
+        coding = {} if "accept-encoding" in session.headers else {"Accept-Encoding": accepted()}
+        return {
+            "method": request.method,
+            # What a builder has quoted must not be quoted anew: a signature is over the path as it is.
+            "url": URL(request.url, encoded=True) if "%" in request.url else request.url,
+            "data": request.content,
+            **route.arguments(request.url, {**coding, **request.headers}),
+            "ssl": self._settings.ssl,
+            # A redirect would carry the key and the conversation to a host nobody named.
+            "allow_redirects": False,
+            "auto_decompress": False,
+            "read_bufsize": READ_BUFFER,
+            "timeout": aiohttp.ClientTimeout(total=None, connect=self._settings.connect_timeout),
+        }
 
     def _say(self, failure: Exception | None) -> None:
         try:
@@ -229,23 +249,3 @@ def _current_task() -> asyncio.Task[object] | None:
 
 def _sentence(error: Exception) -> str:
     return f"{error.verdict}: {error}" if isinstance(error, RxchatError) else f"{type(error).__name__}: {error}"
-
-
-def head_of(response: aiohttp.ClientResponse) -> Head:
-    """
-    Status and headers; the end proves something only where the transfer itself announces it (contract V5).
-    """
-    headers = {name.lower(): value for name, value in response.headers.items()}
-    announced = "content-length" in headers or "chunked" in headers.get("transfer-encoding", "").lower()
-    return Head(status=response.status, headers=headers, clean_eof=announced)
-
-
-def proxy_of(url: str) -> str | None:
-    """
-    The proxy the environment names for this address; never one for this machine.
-    """
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    if host in LOOPBACK or urllib.request.proxy_bypass(host):
-        return None
-    return urllib.request.getproxies().get(parts.scheme)

@@ -13,7 +13,8 @@ from aiohttp import web
 from reactivex import operators as ops
 from reactivex.scheduler.eventloop import AsyncIOScheduler
 
-from rxchat.client.http_body import http_body, new_session, proxy_of
+from rxchat.client.http_body import http_body, new_session
+from rxchat.client.proxies import proxy_of
 from rxchat.client.settings import HttpSettings
 from rxchat.demand import Valve, ValveScheduler
 from rxchat.errors import ConfigurationError, ConnectError, ConnectionLostError, FramingError, ReadTimeout, RxchatError

@@ -1,0 +1,105 @@
+"""
+The body of one answer, read from aiohttp a bounded piece at a time, decompressed, its failures in our words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiohttp
+
+from rxchat.client.encodings import Decoder, decoder_for
+from rxchat.client.failures import from_aiohttp
+from rxchat.errors import ConnectionLostError, RxchatError
+from rxchat.pipeline import Head
+
+__all__ = ["PIECE", "Answer", "head_of"]
+
+# The most that is given out at once. What one read makes of it (some 60 events of usual size) waits together in front of a slow consumer.
+PIECE = 16 * 1024
+# So much may come out of a decompressor before others have their turn on the loop.
+TURN = 256 * 1024
+
+
+class Answer:
+    """
+    Status, headers, and the body as `read` gives it.
+    """
+
+    def __init__(self, response: aiohttp.ClientResponse, url: str) -> None:
+        self.head = head_of(response)
+        self._content = response.content
+        self._url = url
+        self._decoder: Decoder | None = None
+        self._opened = False
+        self._left = b""
+        self._since = 0
+
+    async def read(self, size: int | None = None) -> bytes:
+        """
+        The next bytes, never more than `size` or a piece; empty at the end, which is the transfer's and the compression's.
+
+        ConnectionLostError, FramingError and the like; what had arrived before is given out first (contract E10).
+        """
+        limit = min(size or PIECE, PIECE)
+        if not self._opened:
+            self._decoder, self._opened = decoder_for(self.head.headers.get("content-encoding")), True
+        if self._decoder is None:
+            return await self._raw(limit)
+        return await self._decoded(self._decoder, limit)
+
+    async def _decoded(self, decoder: Decoder, limit: int) -> bytes:
+        while not self._left and not (out := decoder.take(limit)):
+            raw = await self._raw(PIECE)
+            if raw:
+                decoder.feed(raw)
+            elif decoder.whole:
+                return b""
+            else:
+                raise ConnectionLostError("the compressed body ended before its own end")
+        # Some decompressors give a little more than they are asked for.
+        out = self._left or out
+        out, self._left = out[:limit], out[limit:]
+        self._since += len(out)
+        if self._since >= TURN:
+            self._since = 0
+            await asyncio.sleep(0)
+        return out
+
+    async def _raw(self, size: int) -> bytes:
+        failure: RxchatError
+        try:
+            data = await self._content.read(size)
+        except RuntimeError:
+            # Its connection was closed under it, by whoever closed the session.
+            failure = from_aiohttp(aiohttp.ClientConnectionError("closed"), self._url)
+        except (aiohttp.ClientError, OSError) as error:
+            failure = from_aiohttp(error, self._url)
+        else:
+            broken = None if data else self._break()
+            if broken is None:
+                return data
+            failure = from_aiohttp(broken, self._url)
+        # aiohttp raises before it gives out what it had read until then; the next read meets the failure again.
+        if held := self._content._read_nowait(size):
+            return held
+        raise failure
+
+    def _break(self) -> BaseException | None:
+        """
+        What tore a body that ends with its connection. To aiohttp that is an end like another; only the connection knows of the reset.
+        """
+        protocol = getattr(self._content, "_protocol", None)
+        if self.head.clean_eof or protocol is None:
+            return None
+        known = protocol.exception()
+        return known if isinstance(known, OSError) else None
+
+
+def head_of(response: aiohttp.ClientResponse) -> Head:
+    """
+    Status and headers; the end proves something only where the transfer itself announces it (contract V5).
+    """
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    announced = "content-length" in headers or "chunked" in headers.get("transfer-encoding", "").lower()
+    return Head(status=response.status, headers=headers, clean_eof=announced)
