@@ -314,7 +314,7 @@ class LimitExceeded(RxchatError):
 
     verdict = Verdict.LIMIT
 
-    def __init__(self, limit: str, value: int, offset: int | None = None) -> None:
+    def __init__(self, limit: str, value: float, offset: int | None = None) -> None:
         super().__init__(f"the limit {limit}={value} was passed")
         self.limit = limit
         self.value = value

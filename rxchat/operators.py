@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from reactivex import Observable, abc
-from reactivex.disposable import SingleAssignmentDisposable
+from reactivex.disposable import SerialDisposable
 
 from rxchat.aggregator import Aggregator
 from rxchat.decode import Utf8Decoder
@@ -98,7 +98,7 @@ class Lifted:
         # RxPY's AutoDetachObserver, as in every subscribe function; `is_stopped` tells that the subscriber has left.
         self._observer: Any = observer
         # A source may push before its `subscribe` returns: disposing of this early disposes of the source as soon as it is assigned.
-        self._upstream = SingleAssignmentDisposable()
+        self._upstream = SerialDisposable()
         self._over = False
         self._emit = self._emitter()
 

@@ -30,7 +30,7 @@ from rxchat.stage import Chain, Emit, Stage
 if TYPE_CHECKING:
     from rxchat.operators import Operator
 
-__all__ = ["Envelope", "Head", "chat_events", "response_stage"]
+__all__ = ["Envelope", "Head", "NextBody", "chat_events", "response_stage"]
 
 
 @attrs.frozen
@@ -60,12 +60,23 @@ def new_response_id() -> str:
     return f"rx-{uuid.uuid4().hex}"
 
 
+class NextBody(BaseException):
+    """
+    The body at hand is over, its response is not: what is fed from now on is another body (contract D5).
+
+    Raised by an Envelope whose `forgive` said so; a driver that gives it that hook has to expect this. A BaseException, as StreamDone is.
+    """
+
+
 class Envelope(Stage[bytes, ChatEvent]):
     """
     One response with its lifecycle (contract E1, E6, E7).
 
-    `open_body` makes the stage from bytes to raw events when the first byte, the end or the failure arrives: by then the head is known.
+    `open_body` makes the stage from bytes to raw events when the first byte, the end or the failure arrives: by then the head is known. `forgive` is asked
+    about a failure of ours before anything is said of it; True: NextBody is raised instead, and another body may be fed.
     """
+
+    forgive: Callable[[RxchatError], bool] | None = None
 
     def __init__(self, open_body: Callable[[], Stage[bytes, ChatEvent]], *, response_id: str | None = None, provenance: bool = False) -> None:
         self._open_body = open_body
@@ -135,11 +146,17 @@ class Envelope(Stage[bytes, ChatEvent]):
         if self._ended:
             return
         if isinstance(error, RxchatError):
+            self._forgiven(error)
             self._to(emit)(ErrorEvent(error))
         else:
             # Not ours to judge (a user's operator in front of us, a user's policy): close what is open, the error goes on as it is (contract E12).
             self._ended = True
             self._tail.fail(error, emit)
+
+    def _forgiven(self, error: RxchatError) -> None:
+        if self.forgive is not None and self.forgive(error):
+            self._body = None
+            raise NextBody from error
 
     def _to(self, emit: Emit[ChatEvent]) -> Emit[ChatEvent]:
         """
