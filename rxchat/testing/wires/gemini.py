@@ -146,7 +146,7 @@ def _contents(answer: FakeAnswer, size: int) -> Iterator[list[Json]]:
         elif not isinstance(first, CitationPart | ContentFilterPart):
             handler = _PARTS.get(type(first))
             if handler is None:
-                raise cannot_say(NAME, f"a {type(first).__name__}")
+                raise cannot_say(NAME, first)
             yield from ([part] for part in handler(first, size))
 
 
@@ -254,7 +254,7 @@ GEMINI_ARRAY = Wire(
     frames=_array,
     whole=_whole,
     error=lambda message: b"\n,\r\n" + _pretty(_error(message)) + b"\n]\n",
-    malformed=b'\n,\r\n{"candidates": [}',
+    malformed=b'\n,\r\n{"candidates" [{}]}',
     refusal=google_refusal,
     heartbeat=None,
     base="/v1beta",
