@@ -7,10 +7,24 @@ from __future__ import annotations
 from rxchat.errors import ConfigurationError
 from rxchat.testing.asked import FakeRequest
 from rxchat.testing.wires.base import Delta, Wire
+from rxchat.testing.wires.bedrock import BEDROCK_CONVERSE
+from rxchat.testing.wires.cohere import COHERE, COHERE_V1
+from rxchat.testing.wires.dashscope import DASHSCOPE
+from rxchat.testing.wires.gemini import GEMINI
+from rxchat.testing.wires.gemini_interactions import GEMINI_INTERACTIONS
+from rxchat.testing.wires.ollama import OLLAMA
 
 __all__ = ["WIRES", "Delta", "Wire", "get_wire", "wire_for"]
 
-WIRES: dict[str, Wire] = {}
+WIRES: dict[str, Wire] = {
+    "bedrock-converse": BEDROCK_CONVERSE,
+    "cohere": COHERE,
+    "cohere-v1": COHERE_V1,
+    "dashscope": DASHSCOPE,
+    "gemini": GEMINI,
+    "gemini-interactions": GEMINI_INTERACTIONS,
+    "ollama": OLLAMA,
+}
 
 
 def get_wire(dialect: str) -> Wire:
