@@ -27,7 +27,7 @@ from rxchat.response import (
 from rxchat.testing.answers import FakeAnswer
 from rxchat.testing.asked import FakeRequest
 from rxchat.testing.wires import aws
-from rxchat.testing.wires.base import Wire, cannot_say, json_bytes
+from rxchat.testing.wires.base import Delta, Wire, cannot_say, json_bytes
 from rxchat.testing.wires.saying import arguments_of, finish_word, refuse_counts, uncached
 
 __all__ = ["BEDROCK_CONVERSE"]
@@ -77,7 +77,8 @@ def converse_events(answer: FakeAnswer) -> Iterator[Event]:
 
 def _frames(answer: FakeAnswer) -> Iterator[bytes]:
     for number, (name, said) in enumerate(converse_events(answer)):
-        yield aws.event(name, {**said, "p": PADDING[: 3 + number * 7 % 50]})
+        frame = aws.event(name, {**said, "p": PADDING[: 3 + number * 7 % 50]})
+        yield Delta(frame) if name == "contentBlockDelta" else frame
 
 
 def _stop_reason(answer: FakeAnswer) -> str | None:

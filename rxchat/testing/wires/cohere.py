@@ -11,7 +11,7 @@ from typing import Any
 
 from rxchat.response import CitationPart, FinishReason, Part, SearchResultPart, TextPart, ThinkingPart, ToolCall, Usage
 from rxchat.testing.answers import FakeAnswer
-from rxchat.testing.wires.base import Wire, cannot_say, json_bytes, sse
+from rxchat.testing.wires.base import Delta, Wire, cannot_say, json_bytes, sse
 from rxchat.testing.wires.saying import arguments_of, finish_word, refuse_counts, refuse_total
 
 __all__ = ["COHERE", "COHERE_V1"]
@@ -87,12 +87,12 @@ def _content(part: TextPart | ThinkingPart, answer: FakeAnswer, counters: _Count
     kind = _kind(part)
     if part.item_id == PLAN:
         for piece in answer.pieces(part.text):
-            yield _message("tool-plan-delta", None, tool_plan=piece)
+            yield Delta(_message("tool-plan-delta", None, tool_plan=piece))
         return
     index, counters.content = counters.content, counters.content + 1
     yield _message("content-start", index, content={"type": kind, kind: ""})
     for piece in answer.pieces(part.text):
-        yield _message("content-delta", index, content={kind: piece})
+        yield Delta(_message("content-delta", index, content={kind: piece}))
     yield _event("content-end", index, None)
 
 
@@ -106,7 +106,7 @@ def _call(part: ToolCall, answer: FakeAnswer, counters: _Counters) -> Iterator[b
     index, counters.calls = counters.calls, counters.calls + 1
     yield _message("tool-call-start", index, tool_calls=_whole_call(part, ""))
     for piece in answer.pieces(part.arguments_text):
-        yield _message("tool-call-delta", index, tool_calls={"function": {"arguments": piece}})
+        yield Delta(_message("tool-call-delta", index, tool_calls={"function": {"arguments": piece}}))
     yield _event("tool-call-end", index, None)
 
 
@@ -199,11 +199,11 @@ def _line(kind: str, last: bool = False, **said: Any) -> bytes:
 
 def _spoken_v1(part: Part, answer: FakeAnswer, documents: list[Json]) -> Iterator[bytes]:
     if isinstance(part, TextPart):
-        yield from (_line("text-generation", text=piece) for piece in answer.pieces(part.text))
+        yield from (Delta(_line("text-generation", text=piece)) for piece in answer.pieces(part.text))
     elif isinstance(part, ThinkingPart):
         if part.item_id != PLAN or part.signature:
             raise cannot_say(V1, "thinking", f'only a plan, ThinkingPart(..., item_id="{PLAN}")')
-        yield from (_line("tool-calls-chunk", text=piece) for piece in answer.pieces(part.text))
+        yield from (Delta(_line("tool-calls-chunk", text=piece)) for piece in answer.pieces(part.text))
     elif isinstance(part, CitationPart):
         yield _line("citation-generation", citations=[_citation_v1(part, documents)])
     else:
@@ -213,12 +213,11 @@ def _spoken_v1(part: Part, answer: FakeAnswer, documents: list[Json]) -> Iterato
 def _call_v1(part: ToolCall, index: int, answer: FakeAnswer) -> Iterator[bytes]:
     yield _line("tool-calls-chunk", tool_call_delta={"name": part.name, "index": index})
     for piece in answer.pieces(part.arguments_text):
-        yield _line("tool-calls-chunk", tool_call_delta={"index": index, "parameters": piece})
+        yield Delta(_line("tool-calls-chunk", tool_call_delta={"index": index, "parameters": piece}))
 
 
 def _calls_v1(parts: tuple[Part, ...]) -> list[Json]:
-    calls = [part for part in parts if isinstance(part, ToolCall)]
-    return [{"name": call.name, **_said(parameters=arguments_of(V1, call) if call.arguments_text else None)} for call in calls]
+    return [{"name": part.name, "parameters": arguments_of(V1, part)} for part in parts if isinstance(part, ToolCall)]
 
 
 def _documents(parts: tuple[Part, ...]) -> list[Json]:

@@ -12,7 +12,7 @@ import attrs
 from rxchat.response import CitationPart, FinishReason, Part, SearchResultPart, TextPart, ThinkingPart, ToolCall, Usage
 from rxchat.testing.answers import FakeAnswer
 from rxchat.testing.asked import FakeRequest
-from rxchat.testing.wires.base import Wire, cannot_say, json_bytes
+from rxchat.testing.wires.base import Delta, Wire, cannot_say, json_bytes
 from rxchat.testing.wires.saying import finish_word
 
 __all__ = ["DASHSCOPE", "DASHSCOPE_CUMULATIVE"]
@@ -44,7 +44,7 @@ def _numbered(answer: FakeAnswer, messages: Iterable[Json]) -> Iterator[bytes]:
     number, last = 0, _message({})
     for number, said in enumerate(messages, start=1):
         last = said
-        yield _frame(number, _body(answer, said, "null", usage, found if number == 1 else {}))
+        yield Delta(_frame(number, _body(answer, said, "null", usage, found if number == 1 else {})))
     whole = last if last.get("whole") else _message({})
     yield _frame(number + 1, _body(answer, whole, finish, usage, {} if number else found))
 

@@ -28,7 +28,7 @@ from rxchat.response import (
 )
 from rxchat.testing.answers import FakeAnswer, pieces_of
 from rxchat.testing.asked import FakeRequest
-from rxchat.testing.wires.base import Wire, cannot_say, json_bytes
+from rxchat.testing.wires.base import Delta, Wire, cannot_say, json_bytes
 from rxchat.testing.wires.saying import arguments_of, byte_range, finish_word, refuse_counts, runs, unreasoned
 
 __all__ = ["GEMINI", "GEMINI_ARRAY", "google_refusal"]
@@ -214,7 +214,7 @@ _PARTS: Mapping[type, Callable[[Any, int], Iterator[Json]]] = {
 
 def _sse(answer: FakeAnswer) -> Iterator[bytes]:
     for event in _events(answer):
-        yield b"data: " + json_bytes(event) + b"\r\n\r\n"
+        yield _paced(event, b"data: " + json_bytes(event) + b"\r\n\r\n")
 
 
 def _array(answer: FakeAnswer) -> Iterator[bytes]:
@@ -222,8 +222,12 @@ def _array(answer: FakeAnswer) -> Iterator[bytes]:
     The comma stands before the element it precedes, the closing bracket is a frame of its own.
     """
     for k, event in enumerate(_events(answer)):
-        yield (b"\n,\r\n" if k else b"[") + _pretty(event)
+        yield _paced(event, (b"\n,\r\n" if k else b"[") + _pretty(event))
     yield b"\n]\n"
+
+
+def _paced(event: Json, frame: bytes) -> bytes:
+    return frame if "finishReason" in event["candidates"][0] else Delta(frame)
 
 
 def _pretty(value: Any) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any
 
 from rxchat.response import CitationPart, FinishReason, MediaPart, Part, TextPart, ThinkingPart, ToolCall, ToolResultPart, Usage
 from rxchat.testing.answers import FakeAnswer, pieces_of
-from rxchat.testing.wires.base import Wire, cannot_say, json_bytes, sse
+from rxchat.testing.wires.base import Delta, Wire, cannot_say, json_bytes, sse
 from rxchat.testing.wires.gemini import google_refusal
 from rxchat.testing.wires.saying import arguments_of, byte_range, finish_word, refuse_counts, unreasoned
 
@@ -38,7 +38,7 @@ def _frames(answer: FakeAnswer) -> Iterator[bytes]:
         start, deltas = _STREAMED[type(parts[0])](parts, answer.piece)
         yield _event("step.start", index=index, step=start)
         for delta in deltas:
-            yield _event("step.delta", index=index, delta=delta)
+            yield Delta(_event("step.delta", index=index, delta=delta))
         yield _event("step.stop", index=index)
     yield _event("interaction.completed", interaction=_interaction(answer))
     yield sse("[DONE]", "done")

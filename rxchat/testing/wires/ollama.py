@@ -10,7 +10,7 @@ from typing import Any
 from rxchat.response import FinishReason, MediaPart, Part, TextPart, ThinkingPart, ToolCall, Usage
 from rxchat.testing.answers import FakeAnswer
 from rxchat.testing.asked import FakeRequest
-from rxchat.testing.wires.base import Wire, cannot_say, json_bytes
+from rxchat.testing.wires.base import Delta, Wire, cannot_say, json_bytes
 from rxchat.testing.wires.saying import arguments_of, finish_word, refuse_counts, refuse_total, runs
 
 __all__ = ["OLLAMA"]
@@ -33,11 +33,11 @@ def _frames(answer: FakeAnswer) -> Iterator[bytes]:
     calls = 0
     for several in runs(answer.parts):
         if isinstance(several[0], ToolCall):
-            yield _line(answer, {"content": "", "tool_calls": _calls(several, calls)})
+            yield Delta(_line(answer, {"content": "", "tool_calls": _calls(several, calls)}))
             calls += len(several)
         else:
             for said in _said(several[0], answer):
-                yield _line(answer, said)
+                yield Delta(_line(answer, said))
     yield _line(answer, {"content": ""}, **_end(answer))
 
 
@@ -81,10 +81,8 @@ def _calls(calls: list[Part], first: int) -> list[Json]:
 
 
 def _call(call: ToolCall, index: int) -> Json:
-    arguments = arguments_of(NAME, call)
-    # Go's maps: no arguments are an empty object there, and none where the script has no text of them.
-    said = {"index": index, "name": call.name} | ({"arguments": arguments} if call.arguments_text else {})
-    return {"id": call.id, "function": said}
+    # No text of arguments is an empty object here: the wire always has one.
+    return {"id": call.id, "function": {"index": index, "name": call.name, "arguments": arguments_of(NAME, call)}}
 
 
 def _end(answer: FakeAnswer) -> Json:
