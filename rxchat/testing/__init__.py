@@ -9,10 +9,14 @@ events alone, `events_from_marbles` and `marbles_of` draw them in virtual time, 
 
 from __future__ import annotations
 
+from rxchat.testing.answers import FakeAnswer, FakeBody
+from rxchat.testing.asked import FakeRequest
 from rxchat.testing.bodies import Body, BodyLike, cuts, split_at
 from rxchat.testing.checks import BodyOrPair, DialectReport, check_dialect
+from rxchat.testing.faults import Fault, Faulty
 from rxchat.testing.grammar import grammar_violations
 from rxchat.testing.marbles import events_from_marbles, marbles_of
+from rxchat.testing.provider import FakeProvider
 from rxchat.testing.replays import Replay, replay
 from rxchat.testing.virtual import VirtualClock
 
@@ -21,6 +25,12 @@ __all__ = [
     "BodyLike",
     "BodyOrPair",
     "DialectReport",
+    "FakeAnswer",
+    "FakeBody",
+    "FakeProvider",
+    "FakeRequest",
+    "Fault",
+    "Faulty",
     "Replay",
     "VirtualClock",
     "check_dialect",

@@ -20,7 +20,8 @@ class FakeRequest:
     """
     One request as it came. `path` has its query; header names are in lower case; `time` is the monotonic clock at its headers, in seconds.
 
-    `gone` is that clock when the client left before its answer's end, None if it did not. Headers, body and query may hold a key: they have no repr.
+    `gone` is that clock when the client left before its answer's end, None if it did not; `answered`: the answer was sent to its end. Headers, body and
+    query may hold a key: they have no repr.
     """
 
     dialect: str
@@ -31,6 +32,7 @@ class FakeRequest:
     time: float = 0.0
     peer: int = 0
     gone: float | None = None
+    answered: bool = False
 
     @property
     def json(self) -> Any:

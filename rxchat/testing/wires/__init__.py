@@ -12,7 +12,9 @@ from rxchat.testing.wires.cohere import COHERE, COHERE_V1
 from rxchat.testing.wires.dashscope import DASHSCOPE
 from rxchat.testing.wires.gemini import GEMINI
 from rxchat.testing.wires.gemini_interactions import GEMINI_INTERACTIONS
+from rxchat.testing.wires.mistral import MISTRAL
 from rxchat.testing.wires.ollama import OLLAMA
+from rxchat.testing.wires.openai_chat import OPENAI_CHAT
 
 __all__ = ["WIRES", "Delta", "Wire", "get_wire", "wire_for"]
 
@@ -23,7 +25,9 @@ WIRES: dict[str, Wire] = {
     "dashscope": DASHSCOPE,
     "gemini": GEMINI,
     "gemini-interactions": GEMINI_INTERACTIONS,
+    "mistral": MISTRAL,
     "ollama": OLLAMA,
+    "openai-chat": OPENAI_CHAT,
 }
 
 

@@ -10,11 +10,12 @@ from typing import Any
 import attrs
 
 from rxchat.errors import ConfigurationError
+from rxchat.response import MediaPart
 from rxchat.strictjson import dumps
 from rxchat.testing.answers import FakeAnswer
 from rxchat.testing.asked import FakeRequest
 
-__all__ = ["Delta", "Wire", "asks_stream", "cannot_say", "json_bytes", "sse"]
+__all__ = ["Delta", "Wire", "asks_stream", "cannot_say", "data_url", "json_bytes", "said", "sse"]
 
 
 class Delta(bytes):
@@ -81,3 +82,17 @@ def cannot_say(dialect: str, what: object, why: str = "") -> ConfigurationError:
     """
     named = what if isinstance(what, str) else type(what).__name__
     return ConfigurationError(f"{dialect} has no way to say {named}{f': {why}' if why else ''}")
+
+
+def said(**values: Any) -> dict[str, Any]:
+    """
+    The values that are not None.
+    """
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def data_url(part: MediaPart) -> str:
+    """
+    Media as a data URL.
+    """
+    return f"data:{part.mime or 'application/octet-stream'};base64,{part.data or ''}"
