@@ -77,7 +77,7 @@ async def exchange(case: Case, cap: int | None) -> tuple[Call, Chat, Watcher]:
             left.set()
 
     async with loopback(case.serve(case)) as server:
-        settings = HttpSettings(read_timeout=case.read_timeout, read_size=cap)
+        settings = HttpSettings(read_timeout=case.read_timeout, read_size=cap, retry=None)
         call = ChatModel("test-1", base_url=server.url, profile="strict_text", settings=settings).open(QUESTION)
         watcher = Watcher(on_next=on_next).watch(call.events)
         waiting = [asyncio.create_task(watcher.over.wait()), asyncio.create_task(left.wait())]

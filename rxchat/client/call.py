@@ -1,22 +1,27 @@
 """
-`Call`: one request, its events, and what is known of it at any moment.
+`Call`: one answer, its events, and what is known of it at any moment.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Collection
-from typing import Any
 
 import attrs
 from reactivex import Observable, abc
-from reactivex.disposable import CompositeDisposable, Disposable, SerialDisposable
+from reactivex.disposable import Disposable
 
+from rxchat.client.attempts import OpenBody, Retrying, Run
+from rxchat.client.budgets import Budgets
+from rxchat.client.clock import clock_of
 from rxchat.client.http_body import running_loop
 from rxchat.client.secrets import hide
+from rxchat.client.settings import HttpSettings
+from rxchat.client.timings import Stopwatch, Timings
+from rxchat.demand import valve_of
 from rxchat.errors import CancelledStreamError, ConfigurationError, Verdict
-from rxchat.events import Abort, ChatEvent, ErrorEvent, Phase, ResponseEnd
+from rxchat.events import Abort, ChatEvent, ErrorEvent, Phase, ResponseEnd, ResponseStart
 from rxchat.filters import Predicate
-from rxchat.operators import lift
 from rxchat.pipeline import Envelope
 from rxchat.response import ChatResponse, Usage
 from rxchat.stage import Emit, Stage, StreamDone
@@ -27,12 +32,12 @@ __all__ = ["Call", "Exchange"]
 @attrs.define(eq=False)
 class Exchange:
     """
-    What one request needs once it is built: its body, its pipeline, and what must never be shown.
+    What one call needs once it is built: its request, which may be sent several times, its pipeline, and what must never be shown.
 
-    `head` is known before the body's first item.
+    The head of each answer is known before its body's first item.
     """
 
-    body: Observable[bytes]
+    open_body: OpenBody
     envelope: Envelope
     secrets: Collection[str] = attrs.field(default=(), repr=False)
 
@@ -40,7 +45,7 @@ class Exchange:
 @attrs.frozen
 class Stop:
     """
-    Comes with the bytes, in their order: end the response here (contract D7).
+    End the response here (contract D7).
     """
 
     reason: str | None
@@ -54,21 +59,27 @@ class _Unwound(BaseException):
 
 class Call:
     """
-    One request (contract D1). `events` is cold and can be subscribed to once: share it for more (contract E12).
+    One answer (contract D1). `events` is cold and can be subscribed to once: share it for more (contract E12).
 
-    `verdict` is None while it runs and is set exactly once, before the terminal event is delivered, also by disposal (CANCELLED).
+    What failed before anything of it was shown may be sent again by itself (contract D5); it stays one response. `verdict` is None while it runs and is set
+    exactly once, before the terminal event is delivered, also by disposal (CANCELLED). What is known is kept, also then.
     """
 
-    def __init__(self, prepare: Callable[[], Exchange], shown: Predicate) -> None:
+    def __init__(
+        self, prepare: Callable[[], Exchange], shown: Predicate, settings: HttpSettings | None = None, dice: random.Random | None = None
+    ) -> None:
         self._prepare = prepare
         self._shown = shown
+        self._settings = settings or HttpSettings()
+        self._dice = dice or random.Random()
         self._verdict: Verdict | None = None
         self._response: ChatResponse | None = None
         self._exchange: Exchange | None = None
-        self._subscription = SerialDisposable()
+        self._run: Run | None = None
+        self._watch: Stopwatch | None = None
+        self._stage: _Supervised | None = None
         self._used = False
         self._wanted: Stop | None = None
-        self._push_stop: Callable[[Stop], None] | None = None
         self.events: Observable[ChatEvent] = Observable(self._subscribe)
 
     @property
@@ -95,6 +106,27 @@ class Call:
         """
         return self.response.usage
 
+    @property
+    def timings(self) -> Timings:
+        """
+        When what happened, as far as it has.
+        """
+        return self._watch.read() if self._watch else Timings()
+
+    @property
+    def attempts(self) -> int:
+        """
+        How many requests were sent.
+        """
+        return self._watch.attempts if self._watch else 0
+
+    @property
+    def stalled(self) -> bool:
+        """
+        Whether a consumer is holding the stream, for longer than `stall_timeout` by now (contract D3).
+        """
+        return self._run is not None and self._run.budgets.stalled
+
     def abort(self, reason: str | None = None) -> None:
         """
         End the response as one that was aborted: closing ENDs, Abort with the partial answer, on_completed; the request is ended (contract D7).
@@ -103,15 +135,16 @@ class Call:
         """
         if self._verdict is None and self._wanted is None:
             self._wanted = Stop(reason)
-            if self._push_stop is not None:
-                self._push_stop(self._wanted)
+            if self._run is not None and self._stage is not None and not self._run.busy:
+                self._run.call(self._stage.abort)
 
     def dispose(self) -> None:
         """
         End the request without a word: not one more event (contract E8).
         """
         self._settle(Verdict.CANCELLED)
-        self._subscription.dispose()
+        if self._run is not None:
+            self._run.leave()
 
     def _settle(self, verdict: Verdict | None, response: ChatResponse | None = None) -> None:
         if self._verdict is None:
@@ -128,24 +161,26 @@ class Call:
         self._used = True
         running_loop()
         self._exchange = exchange = self._prepare()
-        stage = _Supervised(self, exchange)
-        inner = self._interruptible(exchange.body).pipe(lift(lambda: stage)).subscribe(observer, scheduler=scheduler)
-        self._subscription.disposable = inner
-        return CompositeDisposable(self._subscription, Disposable(lambda: self._settle(Verdict.CANCELLED)))
+        clock = clock_of(scheduler)
+        self._watch = watch = Stopwatch(clock.now)
+        self._stage = stage = _Supervised(self, exchange)
+        plan = Retrying(self._settings.retry, self._dice) if self._settings.retry else None
+        self._run = run = Run(stage, observer, exchange.open_body, plan, clock, scheduler)
+        run.budgets = Budgets(self._settings, clock, watch, valve_of(scheduler), run.fail)
+        exchange.envelope.forgive = run.follows
+        run.begin()
+        return Disposable(self._left)
 
-    def _interruptible(self, body: Observable[bytes]) -> Observable[bytes | Stop]:
+    def _left(self) -> None:
         """
-        The body, and the way in for an abort that comes between two reads.
+        The subscriber is gone: by its own will, or because it was told the end.
         """
-
-        def subscribe(observer: abc.ObserverBase[Any], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
-            self._push_stop = observer.on_next
-            return body.subscribe(observer, scheduler=scheduler)
-
-        return Observable(subscribe)
+        assert self._run is not None
+        self._settle(Verdict.CANCELLED)
+        self._run.dispose()
 
 
-class _Supervised(Stage[bytes | Stop, ChatEvent]):
+class _Supervised(Stage[bytes, ChatEvent]):
     """
     The pipeline of one call: notes its end, filters, obeys an abort.
     """
@@ -156,16 +191,12 @@ class _Supervised(Stage[bytes | Stop, ChatEvent]):
         self._secrets = exchange.secrets
         self._emit: Emit[ChatEvent] | None = None
         self._through: Emit[ChatEvent] = _nobody
-        self._busy = False
 
     def start(self, emit: Emit[ChatEvent]) -> None:
         self._obeying(emit, lambda out: self._envelope.start(out))
 
-    def feed(self, item: bytes | Stop, emit: Emit[ChatEvent]) -> None:
-        if not isinstance(item, Stop):
-            self._obeying(emit, lambda out: self._envelope.feed(item, out))
-        elif not self._busy:
-            self._abort(emit)
+    def feed(self, item: bytes, emit: Emit[ChatEvent]) -> None:
+        self._obeying(emit, lambda out: self._envelope.feed(item, out))
 
     def flush(self, emit: Emit[ChatEvent]) -> None:
         self._obeying(emit, lambda out: self._envelope.flush(out))
@@ -173,36 +204,48 @@ class _Supervised(Stage[bytes | Stop, ChatEvent]):
     def fail(self, error: Exception, emit: Emit[ChatEvent]) -> None:
         self._obeying(emit, lambda out: self._envelope.fail(error, out))
 
-    def _obeying(self, emit: Emit[ChatEvent], work: Callable[[Emit[ChatEvent]], None]) -> None:
-        self._busy = True
-        try:
-            work(self._to(emit))
-        except _Unwound:
-            self._abort(emit)
-        finally:
-            self._busy = False
-        if self._call._wanted is not None and self._call.verdict is None:
-            self._abort(emit)
-
-    def _abort(self, emit: Emit[ChatEvent]) -> None:
+    def abort(self, emit: Emit[ChatEvent]) -> None:
+        """
+        End the response as the call wants it.
+        """
         stop = self._call._wanted
         assert stop is not None
-        self._busy = True
         self._envelope.abort(stop.reason, self._plain(emit))
         raise StreamDone
 
+    def _obeying(self, emit: Emit[ChatEvent], work: Callable[[Emit[ChatEvent]], None]) -> None:
+        try:
+            work(self._to(emit))
+        except _Unwound:
+            self.abort(emit)
+        if self._call._wanted is not None and self._call.verdict is None:
+            self.abort(emit)
+
     def _to(self, emit: Emit[ChatEvent]) -> Emit[ChatEvent]:
-        if emit is not self._emit:
-            call, plain = self._call, self._plain(emit)
+        """
+        The way out for what a body says; made once, it is called for every event.
+        """
+        if emit is self._emit:
+            return self._through
+        call, shown, ended = self._call, self._call._shown, self._ended
+        run = call._run
+        assert run is not None
+        fresh = True
 
-            def through(event: ChatEvent) -> None:
-                plain(event)
-                # Behind an END others may have to follow: the blocks of a step close together.
-                if call._wanted is not None and event.phase is not Phase.END:
-                    raise _Unwound
+        def through(event: ChatEvent) -> None:
+            nonlocal fresh
+            if event.terminal:
+                ended(event)
+            elif fresh and type(event) is not ResponseStart:
+                fresh = not run.noted(event)
+            if shown(event):
+                emit(event)
+            # Behind an END others may have to follow: the blocks of a step close together.
+            if call._wanted is not None and event.phase is not Phase.END:
+                raise _Unwound
 
-            self._emit, self._through = emit, through
-        return self._through
+        self._emit, self._through = emit, through
+        return through
 
     def _plain(self, emit: Emit[ChatEvent]) -> Emit[ChatEvent]:
         shown, ended = self._call._shown, self._ended

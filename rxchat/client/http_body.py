@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from http import HTTPStatus
 from typing import Any
 
@@ -28,7 +29,7 @@ from rxchat.client.secrets import hide
 from rxchat.client.settings import HttpSettings
 from rxchat.client.signing import sign
 from rxchat.demand import Valve, valve_of
-from rxchat.errors import ConfigurationError, ReadTimeout, RxchatError
+from rxchat.errors import ConfigurationError, RxchatError
 from rxchat.outgoing.common import WireRequest
 from rxchat.pipeline import Head
 
@@ -38,6 +39,32 @@ log = logging.getLogger("rxchat")
 
 # From two such buffers on nothing more is taken from the socket for a slow consumer. Not more: reads of a few bytes are kept as objects of some 60.
 READ_BUFFER = 16 * 1024
+
+
+# Whom to tell of the connection of the request at hand; a task's own, as a request is.
+tell_connected: ContextVar[Callable[[], None]] = ContextVar("tell_connected")
+
+
+async def _say_connected(*_: object) -> None:
+    tell_connected.get(lambda: None)()
+
+
+# aiohttp says there is a connection only to those a session knows from its beginning, or as its list of them says.
+CONNECTIONS = aiohttp.TraceConfig()
+CONNECTIONS.on_connection_create_end.append(_say_connected)
+CONNECTIONS.on_connection_reuseconn.append(_say_connected)
+CONNECTIONS.freeze()
+
+
+def watch_connections(session: aiohttp.ClientSession) -> None:
+    """
+    Be told of the session's connections; one that cannot say has made one when the headers come.
+
+    A session of the caller's keeps this one listener, which is silent for requests that are not ours.
+    """
+    known: list[aiohttp.TraceConfig] | None = getattr(session, "trace_configs", None)
+    if known is not None and CONNECTIONS not in known:
+        known.append(CONNECTIONS)
 
 
 class OwnConnector(aiohttp.TCPConnector):
@@ -53,7 +80,8 @@ def new_session(settings: HttpSettings) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
         connector=OwnConnector(limit=0),
         cookie_jar=aiohttp.DummyCookieJar(),
-        timeout=aiohttp.ClientTimeout(total=None, connect=settings.connect_timeout),
+        timeout=aiohttp.ClientTimeout(total=None),
+        trace_configs=[CONNECTIONS],
     )
 
 
@@ -63,16 +91,18 @@ def http_body(
     *,
     settings: HttpSettings | None = None,
     session: aiohttp.ClientSession | None = None,
+    on_connected: Callable[[], None] | None = None,
 ) -> Observable[bytes]:
     """
     The answer's body, decompressed; each subscription sends the request once.
 
     `on_head` is told status and headers before the first item, which is always empty: it lets the pipeline judge the head before the body is read.
+    `on_connected` is called when there is a connection for it. No clock runs here: the budgets are the call's (contract D2).
     Without `session` the request has one of its own. ConfigurationError at once where no event loop runs (contract D8).
     """
 
     def subscribe(observer: abc.ObserverBase[bytes], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
-        return Pump(request, on_head, settings or HttpSettings(), session, observer, valve_of(scheduler)).start()
+        return Pump(request, on_head, on_connected or (lambda: None), settings or HttpSettings(), session, observer, valve_of(scheduler)).start()
 
     return Observable(subscribe)
 
@@ -85,6 +115,7 @@ class Pump:
 
     _request: WireRequest
     _on_head: Callable[[Head], None]
+    _on_connected: Callable[[], None]
     _settings: HttpSettings
     _session: aiohttp.ClientSession | None
     _observer: abc.ObserverBase[bytes]
@@ -131,7 +162,7 @@ class Pump:
             self._on_head(answer.head)
             self._observer.on_next(b"")
             while not self._over:
-                chunk = await self._read(answer)
+                chunk = await answer.read(self._settings.read_size)
                 if not chunk:
                     return
                 self._observer.on_next(chunk)
@@ -139,21 +170,13 @@ class Pump:
                     # Somebody downstream has too much waiting. No clock runs meanwhile.
                     await self._valve.ready()
 
-    async def _read(self, answer: Answer) -> bytes:
-        budget = self._settings.read_timeout
-        try:
-            async with asyncio.timeout(budget):
-                return await answer.read(self._settings.read_size)
-        except TimeoutError:
-            failure = ReadTimeout(f"the provider was silent for {budget:g} s", budget)
-        raise failure
-
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Answer]:
         """
         The answer with its headers; whatever happens then, its connection is given back whole or closed, never left.
         """
         session = self._session or new_session(self._settings)
+        watch_connections(session)
         try:
             response = await self._send(session)
             try:
@@ -169,24 +192,24 @@ class Pump:
         """
         The response at its headers. A proxy that refuses is no answer but a connection that was not made.
         """
-        request, budget = self._request, self._settings.read_timeout
+        request = self._request
         route = route_of(request.url, self._settings, isinstance(session.connector, OwnConnector))
         failure: RxchatError
         if request.auth == "sigv4":
             request = await asyncio.to_thread(sign, request)
+        told = tell_connected.set(self._on_connected)
         try:
-            async with asyncio.timeout(budget):
-                response = await session.request(**self._arguments(request, route, session))
+            response = await session.request(**self._arguments(request, route, session))
             if response.status != HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
                 return response
             response.close()
             failure = proxy_refusal(response.status, response.reason, request.url)
         except aiohttp.ClientError as error:
             failure = from_aiohttp(error, request.url)
-        except TimeoutError:
-            failure = ReadTimeout(f"no answer within {budget:g} s", budget)
         except (OSError, ValueError, RuntimeError) as error:
             failure = from_aiohttp(error, request.url)
+        finally:
+            tell_connected.reset(told)
         hide(failure, route.secrets)
         raise failure
 
@@ -207,7 +230,8 @@ class Pump:
             "allow_redirects": False,
             "auto_decompress": False,
             "read_bufsize": READ_BUFFER,
-            "timeout": aiohttp.ClientTimeout(total=None, connect=self._settings.connect_timeout),
+            # The clocks are the call's (contract D2).
+            "timeout": aiohttp.ClientTimeout(total=None),
         }
 
     def _say(self, failure: Exception | None) -> None:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -149,12 +149,15 @@ class ChatModel:
         await self.aclose()
 
     def _call(self, prompt: Prompt, shown: Predicate, tools: Sequence[ToolLike], request: Mapping[str, Any]) -> Call:
-        return Call(lambda: self._exchange(prompt, tools, request), shown)
+        return Call(lambda: self._exchange(prompt, tools, request), shown, self._settings)
 
     def _exchange(self, prompt: Prompt, tools: Sequence[ToolLike], request: Mapping[str, Any]) -> Exchange:
         target = self._target
         wire = target.request(prompt, tools, request, self._read_with)
         heads: list[Head] = []
-        envelope = response_stage(target.preset.dialect, head=lambda: heads[0] if heads else Head(), **self._pipeline)
-        body = http_body(wire, heads.append, settings=self._settings, session=self._session or self._own)
-        return Exchange(body, envelope, ((target.key,) if target.key else ()) + secrets_in(wire.url))
+        envelope = response_stage(target.preset.dialect, head=lambda: heads[-1] if heads else Head(), **self._pipeline)
+
+        def open_body(on_connected: Callable[[], None]) -> Observable[bytes]:
+            return http_body(wire, heads.append, settings=self._settings, session=self._session or self._own, on_connected=on_connected)
+
+        return Exchange(open_body, envelope, ((target.key,) if target.key else ()) + secrets_in(wire.url))

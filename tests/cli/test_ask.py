@@ -201,7 +201,7 @@ def test_a_server_that_never_answers(capsys: pytest.CaptureFixture[str]) -> None
     Is waited for as long as --timeout says.
     """
     code, _ = asked(hold(headers=False), "--timeout", "0.3", "hello")
-    assert (code, capsys.readouterr().err) == (6, "rxchat: no answer within 0.3 s\n")
+    assert (code, capsys.readouterr().err) == (6, "rxchat: no content within 0.3 s\n")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")

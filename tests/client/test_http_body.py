@@ -9,7 +9,6 @@ import gzip
 import logging
 
 import pytest
-from aiohttp import web
 from reactivex import operators as ops
 from reactivex.scheduler.eventloop import AsyncIOScheduler
 
@@ -17,7 +16,7 @@ from rxchat.client.http_body import http_body, new_session
 from rxchat.client.proxies import proxy_of
 from rxchat.client.settings import HttpSettings
 from rxchat.demand import Valve, ValveScheduler
-from rxchat.errors import ConfigurationError, ConnectError, ConnectionLostError, FramingError, ReadTimeout, RxchatError
+from rxchat.errors import ConfigurationError, ConnectError, ConnectionLostError, FramingError, RxchatError
 from rxchat.outgoing.common import WireRequest
 from rxchat.pipeline import Head
 from tests.client.watching import Serve, Watcher, request_tasks, settled
@@ -149,33 +148,6 @@ async def test_nobody_there_is_a_connect_error(serve: Serve) -> None:
     watcher, heads = await transferred(server)
     assert (type(watcher.error), heads) == (ConnectError, [])
     assert str(watcher.error).startswith("cannot connect to 127.0.0.1:")
-
-
-async def test_silence_behind_the_headers_is_a_read_timeout(serve: Serve) -> None:
-    """
-    The idle budget runs out; the connection is closed.
-    """
-    server = await serve(hold(b"data: 1\n\n"))
-    watcher, _ = await transferred(server, read_timeout=0.05)
-    assert (type(watcher.error), watcher.error.budget, b"".join(watcher.items)) == (ReadTimeout, 0.05, b"data: 1\n\n")  # type: ignore[union-attr]
-    await asyncio.wait_for(server.left.wait(), 5)
-
-
-async def test_no_read_timeout_while_bytes_come(serve: Serve) -> None:
-    """
-    The budget is one of silence, not of the whole.
-    """
-
-    async def slow(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        for _ in range(6):
-            await response.write(b": life\n\n")
-            await asyncio.sleep(0.06)
-        return response
-
-    watcher, _ = await transferred(await serve(slow), read_timeout=0.3)
-    assert (watcher.error, b"".join(watcher.items)) == (None, b": life\n\n" * 6)
 
 
 async def test_a_redirect_is_not_followed(serve: Serve) -> None:

@@ -19,6 +19,7 @@ from rxchat.errors import (
     ConnectError,
     ConnectionLostError,
     ContentTypeError,
+    FirstEventTimeout,
     HTTPStatusError,
     IncompleteStreamError,
     ProviderError,
@@ -36,9 +37,9 @@ from tests.loopback import DONE, FINISH, GOOD, Loopback, Script, answer, delta, 
 
 def model_at(server: Loopback, **settings: Any) -> ChatModel:
     """
-    A model of that server.
+    A model of that server that asks once.
     """
-    return ChatModel("test-1", base_url=server.url, **settings)
+    return ChatModel("test-1", base_url=server.url, **{"settings": HttpSettings(retry=None), **settings})
 
 
 def text_of(events: list[ChatEvent]) -> str:
@@ -178,14 +179,18 @@ async def test_a_pasted_address_with_a_query(serve: Serve) -> None:
     assert server.seen[0].path == "/v1/chat/completions"
 
 
-async def test_no_headers_at_all_is_a_read_timeout(serve: Serve) -> None:
+async def test_no_headers_at_all_is_a_first_event_timeout(serve: Serve) -> None:
     """
-    D2: the budget begins with the request.
+    D2, P15: that budget begins with the request, the idle one only behind the headers.
     """
     server = await serve(hold(headers=False))
-    call = model_at(server, settings=HttpSettings(read_timeout=0.2)).open("Hi")
+    call = model_at(server, settings=HttpSettings(first_event_timeout=0.2, read_timeout=0.05, retry=None)).open("Hi")
     watcher = await Watcher().watch(call.events).end()
-    assert (type(watcher.error), str(watcher.error), call.verdict) == (ReadTimeout, "no answer within 0.2 s", Verdict.READ_TIMEOUT)
+    assert (type(watcher.error), str(watcher.error), call.verdict) == (
+        FirstEventTimeout,
+        "no content within 0.2 s",
+        Verdict.FIRST_EVENT_TIMEOUT,
+    )
 
 
 async def test_an_address_with_a_password_is_never_shown(serve: Serve) -> None:
@@ -404,7 +409,7 @@ async def test_silence_is_a_read_timeout(serve: Serve) -> None:
     D2, the idle budget.
     """
     server = await serve(hold(delta("Hel")))
-    call = model_at(server, settings=HttpSettings(read_timeout=0.05)).open("Hi")
+    call = model_at(server, settings=HttpSettings(read_timeout=0.05, retry=None)).open("Hi")
     watcher = await Watcher().watch(call.events).end()
     assert (type(watcher.error), call.verdict, call.response.text) == (ReadTimeout, Verdict.READ_TIMEOUT, "Hel")
 

@@ -1,0 +1,262 @@
+"""
+One call, body after body into one response: its driver, and the plan that says what comes after a body.
+
+    Run         one subscription: feeds a body to the stage, keeps the budgets, and opens the next body where the plan has one
+    Plan        is asked when a body is over before its response is; `Retrying` sends again what failed before anything was shown (contract D5)
+    Sequel      its answer: something to wait for, then another body
+
+The response never hears of a body that has a sequel: it is still the same one, with one ResponseStart and one terminal.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
+
+import attrs
+from reactivex import Observable, abc
+from reactivex.disposable import Disposable, SingleAssignmentDisposable
+
+from rxchat.client.budgets import Budgets
+from rxchat.client.clock import Clock
+from rxchat.client.settings import Retry
+from rxchat.errors import ConnectTimeout, FirstEventTimeout, ReadTimeout, RxchatError, TotalTimeout
+from rxchat.events import ChatEvent, Group, Phase, StepStart
+from rxchat.operators import Lifted
+from rxchat.pipeline import NextBody
+from rxchat.stage import Stage
+
+__all__ = ["Ended", "OpenBody", "Plan", "Retrying", "Run", "Sequel", "wait_before"]
+
+log = logging.getLogger("rxchat")
+
+# Makes the request whose answer is the body; it is told what to call when there is a connection.
+OpenBody: TypeAlias = Callable[[Callable[[], None]], Observable[bytes]]
+
+
+@attrs.frozen
+class Ended:
+    """
+    A body that is over: why, which attempt it was (from 1), and whether a step of the response had begun.
+    """
+
+    error: RxchatError
+    attempt: int
+    begun: bool
+
+
+@attrs.frozen
+class Sequel:
+    """
+    What follows a body. `wait` begins something that calls back when it is done, at the earliest in the next turn of the loop, and may be disposed of
+    meanwhile; then comes `body`, or the same request again.
+    """
+
+    wait: Callable[[Clock, Callable[[], None]], abc.DisposableBase]
+    body: OpenBody | None = None
+
+
+class Plan(Protocol):
+    """
+    What comes after a body.
+    """
+
+    def after(self, ended: Ended) -> Sequel | None:
+        """
+        None: the response ends with it.
+        """
+        ...
+
+
+# --- retry ----------------------------------------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Retrying:
+    """
+    Sends again what failed before the first event of a step, after a wait, some times (contract D5).
+    """
+
+    retry: Retry
+    dice: random.Random = attrs.field(factory=random.Random)
+
+    def after(self, ended: Ended) -> Sequel | None:
+        error, attempts = ended.error, self.retry.attempts
+        if ended.begun or ended.attempt >= attempts or not error.retryable or isinstance(error, TotalTimeout):
+            return None
+        seconds = wait_before(ended.attempt + 1, error.retry_after, self.retry, self.dice)
+        if seconds is None:
+            return None
+        # Its class and status alone: what a provider says may hold anything.
+        why = f"{error.verdict} {error.status or ''}".rstrip()
+        log.info("attempt %d of %d failed (%s); the next follows in %.3g s", ended.attempt, attempts, why, seconds)
+        return Sequel(lambda clock, go: clock.later(seconds, go))
+
+
+def wait_before(attempt: int, asked: float | None, retry: Retry, dice: random.Random) -> float | None:
+    """
+    How many seconds to wait before that attempt (2 is the first that waits), where the server asked for `asked`; None: it asks for too long.
+    """
+    if asked is not None and asked > retry.longest_retry_after:
+        return None
+    try:
+        grown = retry.first_wait * retry.factor ** (attempt - 2)
+    except OverflowError:
+        grown = retry.longest_wait
+    own = min(grown, retry.longest_wait) * (1 - retry.jitter * dice.random())
+    return max(own, asked or 0.0)
+
+
+# --- the driver -----------------------------------------------------------------------------------------------------------------------------------
+
+# Of these only the attempt runs out.
+OF_ONE_ATTEMPT = (ConnectTimeout, FirstEventTimeout, ReadTimeout)
+CONTENT = frozenset({Group.TEXT, Group.THINKING, Group.TOOL_CALL, Group.SERVER_TOOL, Group.MEDIA, Group.SAFETY})
+BLOCKS = frozenset({Group.TEXT, Group.THINKING})
+
+
+class Run(Lifted):
+    """
+    One subscription to a call: bodies in, events out, by one stage.
+    """
+
+    def __init__(
+        self,
+        stage: Stage[Any, ChatEvent],
+        observer: abc.ObserverBase[ChatEvent],
+        open_body: OpenBody,
+        plan: Plan | None,
+        clock: Clock,
+        scheduler: abc.SchedulerBase | None,
+    ) -> None:
+        super().__init__(stage, observer)
+        self._open_body = open_body
+        self._plan = plan
+        self._clock = clock
+        self._scheduler = scheduler
+        self._sequel: Sequel | None = None
+        self._between = False
+        self.busy = False
+        self._final = False
+        self._begun = False
+        self.budgets: Budgets
+
+    def begin(self) -> None:
+        """
+        Start the response, send the first request. `budgets` must be there.
+        """
+        self.budgets.begin()
+        self.call(self._stage.start)
+        self._follow()
+
+    def dispose(self) -> None:
+        """
+        End it without a word.
+        """
+        self._over = True
+        self._upstream.dispose()
+        self.budgets.stop()
+
+    def leave(self) -> None:
+        """
+        The same for the subscriber, who is told nothing more; the subscription disposes of this in turn.
+        """
+        self._observer.dispose()
+        self.dispose()
+
+    def fail(self, error: RxchatError) -> None:
+        """
+        End the body at hand by a failure from outside: a budget that ran out.
+        """
+        if self._over:
+            return
+        if self.busy:
+            # Virtual time that advances inside on_next.
+            self._clock.soon(lambda: self.fail(error))
+            return
+        self._final = self._final or not isinstance(error, OF_ONE_ATTEMPT)
+        self._between = False
+        self._upstream.disposable = Disposable()
+        self.on_error(error)
+
+    def follows(self, error: RxchatError) -> bool:
+        """
+        Whether another body follows one that failed so; for `Envelope.forgive`.
+        """
+        if self._plan is None or self._final:
+            return False
+        self._sequel = self._plan.after(Ended(error, self.budgets.attempt, self._begun))
+        return self._sequel is not None
+
+    def noted(self, event: ChatEvent) -> bool:
+        """
+        Told of each event until it says True: the first content has come, the rest is of no interest.
+        """
+        content = event.group in CONTENT and not (event.phase is Phase.START and event.group in BLOCKS)
+        if content or isinstance(event, StepStart):
+            self._begun = True
+        self.budgets.event(content)
+        return content
+
+    # The body's side -------------------------------------------------------------------------------------------------------------------------
+
+    def on_next(self, item: bytes) -> None:
+        if self._over or self._between:
+            return
+        budgets = self.budgets
+        if budgets.fresh:
+            budgets.heard(item)
+        self.busy = True
+        try:
+            self._stage.feed(item, self._emit)
+        except BaseException as end:
+            self._end(end)
+        finally:
+            self.busy = False
+        budgets.touch()
+
+    def on_completed(self) -> None:
+        if not self._between:
+            super().on_completed()
+
+    def on_error(self, error: Exception) -> None:
+        if not self._between:
+            super().on_error(error)
+
+    def call(self, method: Callable[..., None], *args: Any) -> bool:
+        self.busy = True
+        try:
+            return super().call(method, *args)
+        finally:
+            self.busy = False
+
+    def _end(self, end: BaseException) -> None:
+        self.budgets.body_over()
+        if not isinstance(end, NextBody):
+            super()._end(end)
+            return
+        assert self._sequel is not None
+        self._between = True
+        # Ends the body that failed.
+        self._upstream.disposable = self._sequel.wait(self._clock, self._follow)
+
+    def _follow(self) -> None:
+        """
+        Send the next request.
+        """
+        if self._over:
+            return
+        if self._sequel is not None:
+            self._open_body, self._sequel = self._sequel.body or self._open_body, None
+        self._between = False
+        self.budgets.asked()
+        self._upstream.disposable = body = SingleAssignmentDisposable()
+        try:
+            source = self._open_body(self.budgets.connected)
+        except Exception as error:
+            self.on_error(error)
+            return
+        # Assigned behind the fact: a source may fail, and have a sequel, before it returns.
+        body.disposable = source.subscribe(self.on_next, self.on_error, self.on_completed, scheduler=self._scheduler)
