@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rxchat.demand import to_async_iterable
     from rxchat.errors import RxchatError, Verdict
     from rxchat.events import (
+        RESET,
         Abort,
         ChatEvent,
         Citation,
@@ -71,11 +72,13 @@ if TYPE_CHECKING:
     from rxchat.projections import aggregate, citations, media, of_type, safety, text_only, thinking_only, tool_calls, usage
     from rxchat.prompt import JsonSchema, Message, RequestOptions, ToolSpec, audio, file, image
     from rxchat.records import EventRecord, batch_text, to_records
+    from rxchat.recovery import recover, recover_with
     from rxchat.response import ChatResponse, FinishReason, ToolCall, Usage
     from rxchat.toolschema import tool_spec
     from rxchat.ui import for_ui
 
 __all__ = [
+    "RESET",
     "Abort",
     "Call",
     "ChatEvent",
@@ -146,6 +149,8 @@ __all__ = [
     "normalize",
     "of_type",
     "parse",
+    "recover",
+    "recover_with",
     "safety",
     "share_events",
     "split_think_tags",
@@ -172,6 +177,7 @@ _HOMES = (
     "records",
     "ui",
     "hub",
+    "recovery",
     "pipeline",
     "client",
 )

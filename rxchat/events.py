@@ -22,6 +22,7 @@ from rxchat.response import ChatResponse, ToolCall, Usage
 __all__ = [
     "ANONYMOUS",
     "EVENT_TYPES",
+    "RESET",
     "Abort",
     "BlockKey",
     "ChatEvent",
@@ -639,6 +640,9 @@ class Custom(Event):
 
 # A Custom event of this name, data {"type": ..., "raw": ...}, becomes a ProviderItemPart (contract P12).
 PROVIDER_ITEM = "provider_item"
+
+# A Custom event of this name says that the response so far no longer counts and another attempt follows; its data are described in recovery.py.
+RESET = "rxchat.reset"
 
 ChatEvent: TypeAlias = (
     ResponseStart

@@ -3,8 +3,8 @@ What a user interface may be sent (contract S): `for_ui` lets through what a per
 
     passes                ResponseStart, Status, StepStart, text, Citation, media, RefusalDelta
     passes, reduced       SearchResult to URL and title, ContentFilter to its category, UsageUpdate to our counts, StepEnd and the terminals to an answer and
-                          an error made of the same things only
-    hidden                thinking, tool calls and results, server tools, Raw, Custom, Heartbeat
+                          an error made of the same things only, a reset (Custom named RESET) to what a person saw and a message for a person
+    hidden                thinking, tool calls and results, server tools, Raw, any other Custom, Heartbeat
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ import attrs
 
 from rxchat.errors import RxchatError, Verdict, verdict_of
 from rxchat.events import (
+    RESET,
     Abort,
     ChatEvent,
     Citation,
     ContentFilter,
+    Custom,
     ErrorEvent,
     MediaDone,
     MediaPartial,
@@ -128,6 +130,20 @@ def reduced_response(response: ChatResponse) -> ChatResponse:
     )
 
 
+# What a user interface needs of a reset. Thinking stays out, and what an attempt cost; the message is ours.
+_OF_RESET = ("attempt", "source", "wait", "response_id", "shown", "text", "verdict")
+
+
+def reduced_custom(event: Custom) -> Custom | None:
+    """
+    A reset without what a person may not see; nothing of any other extension.
+    """
+    if event.name != RESET or not isinstance(event.data, Mapping):
+        return None
+    message = "The answer broke off and begins again." if event.data.get("shown") else "The service did not answer and is asked again."
+    return Custom(RESET, {**{name: event.data.get(name) for name in _OF_RESET}, "message": message})
+
+
 def _same(value: Any) -> Any:
     return value
 
@@ -141,7 +157,7 @@ _PARTS: Mapping[type[Part], Callable[[Any], Part]] = {
     ContentFilterPart: lambda part: ContentFilterPart(part.category, blocked=part.blocked),
 }
 
-_EVENTS: Mapping[type[ChatEvent], Callable[[Any], ChatEvent]] = {
+_EVENTS: Mapping[type[ChatEvent], Callable[[Any], ChatEvent | None]] = {
     **dict.fromkeys((ResponseStart, Status, StepStart, TextStart, TextDelta, TextEnd, Citation, MediaPartial, MediaDone, RefusalDelta), _same),
     SearchResult: lambda event: SearchResult(event.url, event.title),
     ContentFilter: lambda event: ContentFilter(event.category, blocked=event.blocked, choice=event.choice),
@@ -149,6 +165,7 @@ _EVENTS: Mapping[type[ChatEvent], Callable[[Any], ChatEvent]] = {
     StepEnd: lambda event: StepEnd(event.step, reduced_response(event.response), reduced_usage(event.usage)),
     ResponseEnd: lambda event: ResponseEnd(reduced_response(event.response)),
     Abort: lambda event: Abort(event.reason, reduced_response(event.response)),
+    Custom: reduced_custom,
 }
 
 
@@ -170,8 +187,9 @@ class _ForUi(Stage[ChatEvent, ChatEvent]):
             emit(ErrorEvent(error, reduced_response(item.response), reduced_usage(item.usage)))
         else:
             reduce = _EVENTS.get(type(item))
-            if reduce is not None:
-                emit(reduce(item))
+            reduced = reduce(item) if reduce is not None else None
+            if reduced is not None:
+                emit(reduced)
 
     def fail(self, error: Exception, emit: Emit[ChatEvent]) -> None:
         if self._failure is None or self._failure[0] is not error:

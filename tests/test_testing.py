@@ -512,6 +512,32 @@ def test_marbles_read_and_drawn(diagram: str) -> None:
     assert marbles_of(source, TABLE, scheduler) == diagram
 
 
+@pytest.mark.parametrize(
+    ("diagram", "expected"),
+    [
+        ("ab-(s,e)|", "ab-(s,e)|"),
+        ("a b", "ab"),
+        ("(a)--", "a"),
+        ("((a)", None),
+        ("a,b", None),
+        ("a)", None),
+        ("ax", None),
+        ("a|b", None),
+        ("()", None),
+    ],
+)
+def test_marbles_that_stand_side_by_side(diagram: str, expected: str | None) -> None:
+    """
+    Each letter is an event of its own; what is no diagram is said at once.
+    """
+    scheduler = TestScheduler()
+    if expected is None:
+        with pytest.raises(ConfigurationError):
+            events_from_marbles(diagram, TABLE, scheduler)
+    else:
+        assert marbles_of(events_from_marbles(diagram, TABLE, scheduler), TABLE, scheduler) == expected
+
+
 def test_marbles_of_an_operator() -> None:
     """
     What an operator does in time; an event the table does not have is `?`.

@@ -4,15 +4,20 @@ Events in marble diagrams, in virtual time: one character is one tick of the sch
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-import reactivex as rx
-from reactivex import Observable
+from reactivex import Observable, abc
+from reactivex.disposable import CompositeDisposable
 from reactivex.scheduler import VirtualTimeScheduler
 
+from rxchat.errors import ConfigurationError
 from rxchat.events import ChatEvent
 
 __all__ = ["events_from_marbles", "marbles_of"]
+
+_GROUP_OR_MARK = re.compile(r"\((?P<group>[^()]*)\)|(?P<mark>[^(),])")
 
 
 def events_from_marbles(
@@ -20,9 +25,44 @@ def events_from_marbles(
 ) -> Observable[ChatEvent]:
     """
     A cold source: each letter is its event of the table, `-` a tick, `|` the end, `#` the error. A group `(a,b)` takes as many ticks as it has characters.
+
+    Blanks are for reading only. ConfigurationError for a letter the table does not have, and for what stands behind the end.
     """
-    lookup: dict[str | float, ChatEvent] = {letter: event for letter, event in table.items()}  # noqa: C416
-    return rx.from_marbles(marbles, 1.0, scheduler, lookup=lookup, error=error)
+    timed = [(tick, mark) for tick, mark in _timed(marbles.replace(" ", "")) if mark != "-"]
+    wrong = [mark for _, mark in timed if mark not in table and mark not in ("|", "#")]
+    if wrong or any(mark in ("|", "#") for _, mark in timed[:-1]):
+        raise ConfigurationError(f"{marbles!r} says {', '.join(wrong) or 'something behind its end'}; the table has {', '.join(table)}")
+
+    def subscribe(observer: abc.ObserverBase[ChatEvent], given: abc.SchedulerBase | None = None) -> abc.DisposableBase:
+        def at(mark: str) -> Any:
+            return lambda *_: _say(mark, table, observer, error)
+
+        return CompositeDisposable([scheduler.schedule_relative(float(tick), at(mark)) for tick, mark in timed])
+
+    return Observable(subscribe)
+
+
+def _timed(marbles: str) -> Iterator[tuple[int, str]]:
+    """
+    The marks and their ticks.
+    """
+    place = 0
+    while place < len(marbles):
+        found = _GROUP_OR_MARK.match(marbles, place)
+        if found is None:
+            raise ConfigurationError(f"{marbles!r} is no marble diagram: see its character {place}")
+        for mark in (found["group"] or found["mark"] or "").split(","):
+            yield place, mark
+        place = found.end()
+
+
+def _say(mark: str, table: Mapping[str, ChatEvent], observer: abc.ObserverBase[ChatEvent], error: Exception | None) -> None:
+    if mark == "|":
+        observer.on_completed()
+    elif mark == "#":
+        observer.on_error(error or Exception("error"))
+    else:
+        observer.on_next(table[mark])
 
 
 def marbles_of(source: Observable[ChatEvent], table: Mapping[str, ChatEvent], scheduler: VirtualTimeScheduler) -> str:
