@@ -96,10 +96,10 @@ class _Plan:
         """
         Seconds to wait before the next attempt, None if there should be none.
         """
-        asked = None if self.longest_retry_after is None else error.retry_after
-        if asked is None:
-            return max(0.0, float(self.wait(failures) if callable(self.wait) else self.wait))
-        return asked if asked <= (self.longest_retry_after or 0.0) else None
+        asked = 0.0 if self.longest_retry_after is None else error.retry_after or 0.0
+        if asked > (self.longest_retry_after or 0.0):
+            return None
+        return max(asked, float(self.wait(failures) if callable(self.wait) else self.wait))
 
     def clock(self, given: abc.SchedulerBase | None) -> abc.SchedulerBase | None:
         """
@@ -298,8 +298,8 @@ def recover(
     Ask the same source again when it fails, also in the middle of an answer: at most `attempts` times in all, a reset in between (see this module).
 
     `when` is which failures: "retryable", "provider" (whatever the provider or the way to it did), or a function of the error; the two named ones leave out
-    an attempt in which a tool of yours ran. `wait` is in seconds, or a function of the number of failures so far. What the server asks for by Retry-After is
-    waited for instead; where it asks for more than `longest_retry_after` seconds, the failure stands. The clock is `scheduler`, else the scheduler of the
+    an attempt in which a tool of yours ran. `wait` is in seconds, or a function of the number of failures so far; never less than the server asks for by
+    Retry-After, and where it asks for more than `longest_retry_after` seconds, the failure stands. The clock is `scheduler`, else the scheduler of the
     subscription, else the running event loop. Put it behind `model.stream(...)`, which is cold: the events of a Call can be subscribed to once.
     """
     if attempts < 1:

@@ -365,17 +365,18 @@ def test_marbles(first: str, second: str, make: Callable[[], Any], expected: str
     ("asked", "longest", "expected"),
     [
         (None, 60, 2.0),
-        (0.0, 60, 0.0),
-        (1.0, 60, 1.0),
+        (0.0, 60, 2.0),
+        (1.0, 60, 2.0),
+        (2.5, 60, 2.5),
         (60.0, 60, 60.0),
         (60.1, 60, None),
-        (0.0, 0, 0.0),
+        (0.0, 0, 2.0),
         (0.1, 0, None),
     ],
 )
 def test_retry_after(asked: float | None, longest: float, expected: float | None) -> None:
     """
-    Waited for instead of the wait, never shortened; too long, and the failure stands.
+    Never shortened; too long, and the failure stands.
     """
     scheduler, times = TestScheduler(), list[float]()
     source, _ = each(failing(busy(asked), ResponseStart("r1")), ending(ResponseStart("r2")))
