@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Protocol
@@ -13,7 +14,7 @@ from urllib.parse import urlsplit
 
 from rxchat.dialects.base import Dialect
 from rxchat.errorbody import read_error_body
-from rxchat.errors import ContentTypeError, HTTPStatusError, TransportError
+from rxchat.errors import ContentTypeError, FramingError, HTTPStatusError, TransportError
 from rxchat.events import ChatEvent
 from rxchat.limits import Limits
 from rxchat.stage import Emit, Stage
@@ -22,6 +23,7 @@ __all__ = ["RefusedBody", "ResponseHead", "media_type", "refuse", "retry_after_s
 
 # 201 and 203 are what some application servers and proxies make of a 200.
 _ANSWERS = frozenset({200, 201, 203})
+_SHOULD_RETRY = {"true": True, "false": False}
 _REQUEST_IDS = ("x-request-id", "request-id", "x-amzn-requestid", "apim-request-id", "x-dashscope-request-id")
 
 
@@ -49,7 +51,8 @@ class RefusedBody(Stage[bytes, ChatEvent]):
     """
     Collects the body of a refused response up to `limit` bytes, then raises what `make` makes of it; reading stops there.
 
-    A transfer that breaks off meanwhile changes nothing: the refusal was known from the head. Being aborted does.
+    A transfer that breaks off meanwhile, or a body whose compression nobody can undo, changes nothing: the refusal was known from the head. Being aborted
+    does.
     """
 
     def __init__(self, make: Callable[[bytes], TransportError], limit: int) -> None:
@@ -66,7 +69,7 @@ class RefusedBody(Stage[bytes, ChatEvent]):
         raise self._error()
 
     def fail(self, error: Exception, emit: Emit[ChatEvent]) -> None:
-        if isinstance(error, TransportError):
+        if isinstance(error, (TransportError, FramingError)):
             raise self._error() from error
 
     def _error(self) -> TransportError:
@@ -115,7 +118,9 @@ def retry_after_seconds(headers: Mapping[str, str], now: float) -> float | None:
     if seconds is not None or not said:
         return seconds
     try:
-        return max(0.0, parsedate_to_datetime(said).timestamp() - now)
+        date = parsedate_to_datetime(said)
+        # A date of HTTP is one of GMT, also where it does not say so.
+        return max(0.0, (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now)
     except (ValueError, OverflowError):
         return None
 
@@ -132,7 +137,7 @@ def _status_error(status: int, headers: Mapping[str, str], clock: Callable[[], f
     def make(body: bytes) -> HTTPStatusError:
         said = read_error_body(body)
         wait = retry_after_seconds(headers, clock())
-        return HTTPStatusError(
+        error = HTTPStatusError(
             _redirect(status, headers) or said.message or f"HTTP {status} {_phrase(status)}".rstrip(),
             status=status,
             headers=headers,
@@ -142,6 +147,9 @@ def _status_error(status: int, headers: Mapping[str, str], clock: Callable[[], f
             request_id=next((headers[name] for name in _REQUEST_IDS if headers.get(name)), said.request_id),
             retry_after=said.retry_after if wait is None else wait,
         )
+        # OpenAI and Anthropic say so themselves; their word counts more than the status.
+        error.retryable = _SHOULD_RETRY.get(headers.get("x-should-retry", "").lower(), error.retryable)
+        return error
 
     return make
 

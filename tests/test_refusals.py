@@ -10,7 +10,17 @@ from typing import Any
 import pytest
 
 from rxchat.dialects import get_dialect
-from rxchat.errors import AbortedError, ConnectionLostError, ContentTypeError, HTTPStatusError, ReadTimeout, RxchatError, TransportError, Verdict
+from rxchat.errors import (
+    AbortedError,
+    ConnectionLostError,
+    ContentTypeError,
+    FramingError,
+    HTTPStatusError,
+    ReadTimeout,
+    RxchatError,
+    TransportError,
+    Verdict,
+)
 from rxchat.events import ChatEvent, ErrorEvent, ResponseStart
 from rxchat.limits import Limits
 from rxchat.pipeline import Head, response_stage
@@ -135,6 +145,17 @@ def test_which_statuses_may_be_tried_again(status: int, again: bool) -> None:
     assert error.message
 
 
+@pytest.mark.parametrize(
+    ("status", "said", "again"),
+    [(400, "true", True), (429, "false", False), (500, "FALSE", False), (500, "maybe", True), (400, "", False)],
+)
+def test_the_server_may_say_whether_to_try_again(status: int, said: str, again: bool) -> None:
+    """
+    Its own word counts more than the status; nonsense counts nothing.
+    """
+    assert again == raised(Head(status, {"X-Should-Retry": said}), []).retryable
+
+
 WAITS: dict[str, tuple[dict[str, str], float | None]] = {
     "seconds": ({"retry-after": "7"}, 7.0),
     "a fraction": ({"retry-after": "0.5"}, 0.5),
@@ -142,6 +163,11 @@ WAITS: dict[str, tuple[dict[str, str], float | None]] = {
     "milliseconds first": ({"retry-after-ms": "250", "retry-after": "7"}, 0.25),
     "a date": ({"retry-after": "Sun, 09 Sep 2001 01:47:10 GMT"}, 30.0),
     "a date gone by": ({"retry-after": "Sun, 09 Sep 2001 01:46:10 GMT"}, 0.0),
+    "a date without a zone": ({"retry-after": "Sun, 09 Sep 2001 01:47:10"}, 30.0),
+    "a date far away": ({"retry-after": "Fri, 31 Dec 9999 23:59:59 GMT"}, 253_402_300_799.0 - NOW),
+    "a number far away": ({"retry-after": "999999999"}, 999_999_999.0),
+    "more than any": ({"retry-after": "1e300"}, None),
+    "milliseconds that are none": ({"retry-after-ms": "-1", "retry-after": "7"}, 7.0),
     "nonsense": ({"retry-after": "soon"}, None),
     "negative": ({"retry-after": "-1"}, None),
     "infinite": ({"retry-after": "inf"}, None),
@@ -210,7 +236,7 @@ def test_a_refusal_in_the_pipeline() -> None:
     assert Verdict.HTTP_STATUS == events[1].response.verdict
 
 
-@pytest.mark.parametrize("fault", [ConnectionLostError("gone"), ReadTimeout("slow")])
+@pytest.mark.parametrize("fault", [ConnectionLostError("gone"), ReadTimeout("slow"), FramingError("not gzip")])
 def test_a_refusal_outlives_its_transfer(fault: RxchatError) -> None:
     """
     If the transfer of a refused body breaks, the refusal counts: its head was known. Its cause is chained.

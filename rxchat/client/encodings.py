@@ -35,6 +35,8 @@ zstd = _first_of("compression.zstd", "backports.zstd")
 
 # What RFC 9659 allows as a window of zstd on the web: 8 MiB. More would be memory that a sender takes from us.
 ZSTD_WINDOW_LOG = 23
+# How much is decoded at once where nobody waits for it.
+STEP = 16 * 1024
 
 
 class _Coding(Protocol):
@@ -137,9 +139,9 @@ def accepted() -> str:
     return ", ".join(CODINGS)
 
 
-class Decoder:
+class _Streams:
     """
-    One compressed body. `feed` when `take` has nothing left; FramingError for data that are not what their coding promises.
+    The compressed streams of one body, each begun where the one before ended. `feed` when `take` has nothing left.
     """
 
     def __init__(self, name: str) -> None:
@@ -151,21 +153,12 @@ class Decoder:
 
     @property
     def whole(self) -> bool:
-        """
-        Whether the body may end here: behind a compressed stream's own end, or before anything came.
-        """
         return self._coding is None
 
     def feed(self, data: bytes) -> None:
-        """
-        Take some more of the compressed body.
-        """
         self._waiting += data
 
     def take(self, limit: int) -> bytes:
-        """
-        About `limit` of the bytes that can be made of what was fed; empty when more must be fed.
-        """
         while True:
             coding = self._coding or self._next()
             if coding is None:
@@ -188,6 +181,69 @@ class Decoder:
         self._begun = True
         self._coding = self._make(self._waiting[0])
         return self._coding
+
+
+class Decoder:
+    """
+    One compressed body. `feed` when `take` has nothing left; FramingError for data that are not what their coding promises, behind all that was (contract E10).
+
+    The libraries keep back what they had decoded when they meet a fault, so that it would depend on the reads what is lost. Hence a second one behind the
+    first, which has seen only what was right: at a fault it is led up to it byte by byte.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._ahead, self._behind = _Streams(name), _Streams(name)
+        self._piece = b""
+        self._given = 0
+        self._fault: FramingError | None = None
+
+    @property
+    def whole(self) -> bool:
+        """
+        Whether the body may end here: behind a compressed stream's own end, or before anything came.
+        """
+        return self._ahead.whole
+
+    def feed(self, data: bytes) -> None:
+        """
+        Take some more of the compressed body.
+        """
+        self._behind.feed(self._piece)
+        while self._behind.take(STEP):
+            pass
+        self._piece, self._given = data, 0
+        self._ahead.feed(data)
+
+    def take(self, limit: int) -> bytes:
+        """
+        About `limit` of the bytes that can be made of what was fed; empty when more must be fed.
+        """
+        if self._fault is not None:
+            raise self._fault
+        try:
+            out = self._ahead.take(limit)
+        except FramingError as error:
+            self._fault = error
+            out = self._before_the_fault()
+            if not out:
+                raise
+        self._given += len(out)
+        return out
+
+    def _before_the_fault(self) -> bytes:
+        """
+        What the piece at fault still gives.
+        """
+        got, skip = bytearray(), self._given
+        try:
+            for byte in self._piece:
+                self._behind.feed(bytes((byte,)))
+                while out := self._behind.take(STEP):
+                    got += out[skip:]
+                    skip = max(0, skip - len(out))
+        except FramingError:
+            pass
+        return bytes(got)
 
 
 def decoder_for(content_encoding: str | None) -> Decoder | None:
