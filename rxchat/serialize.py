@@ -4,7 +4,7 @@ Events and answers as plain dicts and JSON, and back: for logs, gateways, tests 
 An event is `{"v": 1, "type": "TEXT_DELTA", "text": "Hi"}`: the version of this format, the tag, and the fields that are not at their default. The parts of
 an answer carry their tag as `part`. Reading is tolerant of what a later version may add and strict with what it knows:
 
-- an unknown tag reads back as Custom(tag, the other fields), an unknown part as ProviderItemPart(tag, the object);
+- an unknown tag reads back as Custom(tag, the other fields), an unknown part as ProviderItemPart(tag, the object), and is written again as it came;
 - unknown fields of known things are ignored; a missing `v` or a higher one is no fault;
 - anything known that is malformed is a ProtocolError naming the field, text that is not strict JSON an InvalidJSONError.
 
@@ -30,6 +30,7 @@ from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, overrid
 from rxchat import errors, strictjson
 from rxchat.errors import ProtocolError, RxchatError, Verdict
 from rxchat.events import EVENT_TYPES, ChatEvent, Custom, ErrorEvent
+from rxchat.prompt import Role
 from rxchat.response import ChatResponse, FinishReason, Part, ProviderItemPart
 
 __all__ = [
@@ -38,10 +39,15 @@ __all__ = [
     "error_from_dict",
     "error_to_dict",
     "from_dict",
+    "is_foreign",
     "loads",
+    "read_json",
     "response_from_dict",
     "response_to_dict",
     "to_dict",
+    "value_from_dict",
+    "value_to_dict",
+    "write_json",
 ]
 
 VERSION = 1
@@ -109,6 +115,45 @@ def response_from_dict(data: Mapping[str, Any]) -> ChatResponse:
     return _read(data, ChatResponse, "response")
 
 
+# --- what is made of answers: turns of a conversation -----------------------------------------------------------------------------------------------
+
+
+def value_to_dict(value: Any) -> dict[str, Any]:
+    """
+    A value whose fields hold messages, parts and answers, as a plain dict without the version.
+    """
+    written: dict[str, Any] = _converter.unstructure(value)
+    return written
+
+
+def value_from_dict(data: Mapping[str, Any], cls: type[T]) -> T:
+    """
+    The value a dict stands for; ProtocolError if it is malformed.
+    """
+    return _read(data, cls, cls.__name__)
+
+
+def write_json(value: dict[str, Any]) -> str:
+    """
+    Compact JSON of a dict that was written here; what JSON has no word for as text.
+    """
+    return _json(value)
+
+
+def read_json(text: str | bytes) -> Any:
+    """
+    Strict JSON, as deep as an answer may be; InvalidJSONError.
+    """
+    return strictjson.loads(text, depth=_DEPTH)
+
+
+def is_foreign(part: Part) -> bool:
+    """
+    Whether this part was written by a later version, and is only kept to be written again.
+    """
+    return isinstance(part, ProviderItemPart) and isinstance(part.raw, Mapping) and part.raw.get("part") == part.type and part.type not in _PARTS
+
+
 # --- errors ---------------------------------------------------------------------------------------------------------------------------------------
 
 _ERRORS: Mapping[str, type[RxchatError]] = {
@@ -128,7 +173,7 @@ _SAID: Mapping[str, tuple[type, ...]] = {
     "kind": (str,),
     "reason": (str,),
     "limit": (str,),
-    "value": (int,),
+    "value": (int, float),
     "budget": (float, int),
     "content_type": (str,),
     "retryable": (bool,),
@@ -233,6 +278,8 @@ _PART_TAGS = {cls: tag for tag, cls in _PARTS.items()}
 
 
 def _write_part(part: Part) -> dict[str, Any]:
+    if isinstance(part, ProviderItemPart) and is_foreign(part):
+        return dict(part.raw)
     return {"part": _PART_TAGS[type(part)], **_converter.unstructure(part)}
 
 
@@ -253,7 +300,7 @@ def _made_converter() -> Converter:
     converter = Converter(omit_if_default=True)
     for scalar in (str, int, bool):
         converter.register_structure_hook(scalar, _take_scalar)
-    for words in (FinishReason, Verdict):  # each is a str, too
+    for words in (FinishReason, Verdict, Role):  # each is a str, too
         converter.register_structure_hook(words, lambda value, cls: cls(value))
     converter.register_structure_hook_func(_is_a(tuple), _take_tuple)
     converter.register_structure_hook_func(_is_a(Mapping), _take_mapping)

@@ -206,6 +206,14 @@ def test_what_a_later_version_may_add(text: str, expected: ChatEvent) -> None:
     assert loads(text.encode()) == expected
 
 
+def test_an_unknown_part_is_written_again_as_it_came() -> None:
+    """
+    What a later version wrote survives being read and written by this one; an opaque item of a provider stays one.
+    """
+    later = {"v": 9, "parts": [{"part": "hologram", "url": "u", "part2": 1}, {"part": "provider_item", "type": "x", "raw": {"part": "y"}}]}
+    assert response_to_dict(response_from_dict(later)) == {**later, "v": 1}
+
+
 def test_what_was_set_on_an_error_later() -> None:
     """
     A position, a code that its constructor does not take: read back all the same.
