@@ -84,7 +84,7 @@ class FakeProvider:
         A model of that dialect at this server; `settings` are ChatModel's.
         """
         preset = next((preset.name for preset in PRESETS.values() if preset.dialect == dialect), None)
-        given = {"base_url": self.url(dialect), "api_key": "fake-key"} | ({} if preset else {"dialect": dialect}) | settings
+        given: dict[str, Any] = {"base_url": self.url(dialect), "api_key": "fake-key"} | ({} if preset else {"dialect": dialect}) | settings
         model = name or _NAMES.get(dialect, "fake-1")
         return ChatModel(f"{preset}/{model}" if preset else model, **given)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from rxchat.errors import ConfigurationError
 from rxchat.testing.asked import FakeRequest
+from rxchat.testing.wires.anthropic import ANTHROPIC
 from rxchat.testing.wires.base import Delta, Wire
 from rxchat.testing.wires.bedrock import BEDROCK_CONVERSE
 from rxchat.testing.wires.cohere import COHERE, COHERE_V1
@@ -15,10 +16,12 @@ from rxchat.testing.wires.gemini_interactions import GEMINI_INTERACTIONS
 from rxchat.testing.wires.mistral import MISTRAL
 from rxchat.testing.wires.ollama import OLLAMA
 from rxchat.testing.wires.openai_chat import OPENAI_CHAT
+from rxchat.testing.wires.openai_responses import OPENAI_RESPONSES
 
 __all__ = ["WIRES", "Delta", "Wire", "get_wire", "wire_for"]
 
 WIRES: dict[str, Wire] = {
+    "anthropic": ANTHROPIC,
     "bedrock-converse": BEDROCK_CONVERSE,
     "cohere": COHERE,
     "cohere-v1": COHERE_V1,
@@ -28,6 +31,7 @@ WIRES: dict[str, Wire] = {
     "mistral": MISTRAL,
     "ollama": OLLAMA,
     "openai-chat": OPENAI_CHAT,
+    "openai-responses": OPENAI_RESPONSES,
 }
 
 

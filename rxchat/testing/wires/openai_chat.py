@@ -26,12 +26,12 @@ from rxchat.testing.answers import FakeAnswer
 from rxchat.testing.wires.base import Delta, Wire, cannot_say, data_url, json_bytes, said, sse
 from rxchat.testing.wires.saying import finish_word
 
-__all__ = ["OPENAI_CHAT", "chunk", "counts", "openai_error", "openai_refusal"]
+__all__ = ["OPENAI_CHAT", "chunk", "counts", "openai_error", "openai_refusal", "refused_by_words"]
 
 Json: TypeAlias = dict[str, Any]
 
 NAME = "openai-chat"
-FINISH: Mapping[FinishReason, str | None] = {
+_FINISH: Mapping[FinishReason, str | None] = {
     FinishReason.STOP: "stop",
     FinishReason.LENGTH: "length",
     FinishReason.TOOL_CALLS: "tool_calls",
@@ -75,10 +75,17 @@ def chunk(answer: FakeAnswer, delta: Json, *, beside: Json | None = None, **choi
 
 
 def _word(answer: FakeAnswer) -> str | None:
-    refused = any(isinstance(part, RefusalPart) for part in answer.parts)
-    if refused is not (answer.reason is FinishReason.REFUSAL) and answer.reason in (FinishReason.REFUSAL, FinishReason.STOP):
-        raise cannot_say(NAME, f"the finish {answer.reason.value}", "a refusal is a RefusalPart, and nothing else")
-    return finish_word(NAME, answer.reason, FINISH)
+    refused_by_words(NAME, answer)
+    return finish_word(NAME, answer.reason, _FINISH)
+
+
+def refused_by_words(dialect: str, answer: FakeAnswer) -> None:
+    """
+    ConfigurationError for a finish that its RefusalParts contradict, where nothing else tells a refusal.
+    """
+    words = any(isinstance(part, RefusalPart) for part in answer.parts)
+    if words is not (answer.reason is FinishReason.REFUSAL) and answer.reason in (FinishReason.REFUSAL, FinishReason.STOP):
+        raise cannot_say(dialect, f"the finish {answer.reason.value} {'with' if words else 'without'} a RefusalPart")
 
 
 # --- parts ----------------------------------------------------------------------------------------------------------------------------------------
