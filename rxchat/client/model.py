@@ -13,7 +13,7 @@ from reactivex import Observable, abc
 
 from rxchat.client.call import Call, Exchange
 from rxchat.client.http_body import http_body, new_session
-from rxchat.client.private_loop import loop_runs, on_a_private_loop
+from rxchat.client.private_loop import SyncIterator, loop_runs, on_a_private_loop
 from rxchat.client.request import ToolLike, resolve, with_quirks
 from rxchat.client.settings import HttpSettings
 from rxchat.dialects import get_dialect
@@ -131,6 +131,22 @@ class ChatModel:
         if self._session or self._own:
             raise ConfigurationError("the connections of this model belong to the loop that runs: use `await model.call(...)`")
         return on_a_private_loop(lambda: self.call(prompt, tools=tools, **request))
+
+    def stream_sync(
+        self, prompt: Prompt, *, event_filter: Predicate | None = None, tools: Sequence[ToolLike] = (), **request: Any
+    ) -> SyncIterator[ChatEvent]:
+        """
+        The events of an answer for a plain `for`, read on a loop in a thread of its own; asked when the first one is.
+
+            with model.stream_sync("Hi") as events:
+                for event in events: ...
+
+        Leaving the `with`, or dropping the iterator, ends the request. While nobody asks for the next event, the provider is slowed. A failure is raised behind
+        the last event. ConfigurationError at once for a model whose connections belong to a loop, and at the first event on a loop that would stand still.
+        """
+        if self._session or self._own:
+            raise ConfigurationError("the connections of this model belong to the loop that made them: use `model.stream(...)` there")
+        return SyncIterator(lambda: self.stream(prompt, event_filter=event_filter, tools=tools, **request))
 
     async def aclose(self) -> None:
         """

@@ -4,17 +4,22 @@ How a request is transferred: time budgets, retries, and what is handed on to ai
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from ssl import SSLContext
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import aiohttp
 import attrs
+
+from rxchat.errors import ConfigurationError
 
 __all__ = ["FirstEvent", "HttpSettings", "OnStall", "Retry"]
 
 FirstEvent: TypeAlias = Literal["content", "any"]
 OnStall: TypeAlias = Literal["report", "error"]
+
+BUDGETS = ("connect_timeout", "first_event_timeout", "read_timeout", "total_timeout", "stall_timeout")
 
 
 @attrs.frozen
@@ -23,8 +28,8 @@ class Retry:
     When a request is sent again by itself: after a retryable failure before the first event of a step, never behind one (contract D5).
 
     `attempts` counts all, the first one too. The wait before attempt n + 1 is `first_wait` * `factor` ** (n - 1) seconds, at most `longest_wait`, less a random
-    part of up to `jitter` (0 to 1) of it. What the server asks for by Retry-After is waited for instead, and never shortened; where it asks for more than
-    `longest_retry_after` seconds the failure stands.
+    part of up to `jitter` (0 to 1) of it; never less than the server asks for by Retry-After. Where it asks for more than `longest_retry_after` seconds the
+    failure stands. ConfigurationError for numbers that make no sense.
     """
 
     attempts: int = 3
@@ -34,6 +39,11 @@ class Retry:
     jitter: float = 0.25
     longest_retry_after: float = 60.0
 
+    def __attrs_post_init__(self) -> None:
+        waits = all(0 <= wait < math.inf for wait in (self.first_wait, self.longest_wait)) and self.longest_retry_after >= 0
+        if self.attempts < 1 or self.factor < 1 or not 0 <= self.jitter <= 1 or not waits:
+            raise ConfigurationError(f"no way to retry: {self}")
+
 
 @attrs.frozen
 class HttpSettings:
@@ -42,11 +52,14 @@ class HttpSettings:
 
     `connect_timeout`      until there is a connection
     `first_event_timeout`  from the request to its first content (`first_event` "content") or to the first event of any kind but ResponseStart ("any")
-    `read_timeout`         of silence behind the headers; heartbeats and comments are no silence, and nothing counts while a consumer holds the stream
+    `read_timeout`         of silence behind the headers; heartbeats and comments are no silence
     `total_timeout`        for all of it, retries and waits included
     `stall_timeout`        for which a consumer may hold the stream until the call says so (`Call.stalled`), or fails with LimitExceeded (`on_stall` "error")
 
-    `retry` None sends once. `proxy`, `proxy_auth`, `proxy_headers` and `ssl` are aiohttp's own; without `proxy` the environment names it. `read_size` caps a
+    While a consumer holds the stream, first event and silence do not count. A budget for the first event or for silence that runs out before anything was shown
+    ends the attempt, and the request is sent again; `retry` None sends once.
+
+    `proxy`, `proxy_auth`, `proxy_headers` and `ssl` are aiohttp's own; without `proxy` the environment names it. `read_size` caps a
     read in bytes (None: whatever has arrived), as tests need it.
     """
 
@@ -63,3 +76,12 @@ class HttpSettings:
     proxy_headers: Mapping[str, str] | None = attrs.field(default=None, repr=False)
     ssl: SSLContext | bool | aiohttp.Fingerprint = True
     read_size: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        for name in BUDGETS:
+            seconds = getattr(self, name)
+            if seconds is not None and not 0 < seconds < math.inf:
+                raise ConfigurationError(f"{name} is a number of seconds, or None for ever, not {seconds}")
+        for name, words in (("first_event", FirstEvent), ("on_stall", OnStall)):
+            if getattr(self, name) not in get_args(words):
+                raise ConfigurationError(f"{name} is one of {', '.join(get_args(words))}, not {getattr(self, name)!r}")
