@@ -44,7 +44,7 @@ _REASONS = (
     ("number out of range", "number"),
 )
 
-_MESSAGES = {
+MESSAGES = {
     "empty": "no JSON at all",
     "syntax": "not JSON",
     "trailing": "something follows the JSON value",
@@ -188,7 +188,7 @@ def _levels(value: Any) -> int:
 
 
 def _error(reason: str, offset: int, position: int) -> InvalidJSONError:
-    return InvalidJSONError(_MESSAGES[reason], offset + position, reason)
+    return InvalidJSONError(MESSAGES[reason], offset + position, reason)
 
 
 def _encoded(text: Any, offset: int) -> bytes:
