@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from rxchat.records import EventRecord, batch_text, to_records
     from rxchat.recovery import recover, recover_with
     from rxchat.response import ChatResponse, FinishReason, ToolCall, Usage
+    from rxchat.structuring import MismatchError, Preview, PreviewSource, json_schema, partial_json, structured
     from rxchat.toolschema import tool_spec
     from rxchat.ui import for_ui
 
@@ -98,8 +99,11 @@ __all__ = [
     "MediaDone",
     "MediaPartial",
     "Message",
+    "MismatchError",
     "Operator",
     "Phase",
+    "Preview",
+    "PreviewSource",
     "Raw",
     "RefusalDelta",
     "RequestOptions",
@@ -144,16 +148,19 @@ __all__ = [
     "frame_ndjson",
     "frame_sse",
     "image",
+    "json_schema",
     "lift",
     "media",
     "normalize",
     "of_type",
     "parse",
+    "partial_json",
     "recover",
     "recover_with",
     "safety",
     "share_events",
     "split_think_tags",
+    "structured",
     "text_only",
     "thinking_only",
     "to_async_iterable",
@@ -174,6 +181,7 @@ _HOMES = (
     "operators",
     "demand",
     "projections",
+    "structuring",
     "records",
     "ui",
     "hub",
