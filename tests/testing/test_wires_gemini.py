@@ -222,7 +222,7 @@ def test_a_failed_interaction() -> None:
 
 
 @contextmanager
-def _client(script: Any, dialect: str) -> Iterator[genai.Client]:
+def _client(script: Any, dialect: str) -> Iterator[Any]:
     with FakeProvider(script).in_thread() as provider:
         options = types.HttpOptions(base_url=provider.url(dialect).removesuffix("/v1beta"), api_version="v1beta")
         client = genai.Client(api_key="fake-key", http_options=options)
