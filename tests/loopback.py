@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -67,6 +68,7 @@ class Loopback:
     """
 
     script: Script
+    tls: ssl.SSLContext | None = None
     seen: list[Seen] = attrs.field(factory=list)
     arrived: asyncio.Event = attrs.field(factory=asyncio.Event)
     left: asyncio.Event = attrs.field(factory=asyncio.Event)
@@ -78,7 +80,14 @@ class Loopback:
         """
         The base URL.
         """
-        return f"http://127.0.0.1:{self._port}/v1"
+        return f"{'https' if self.tls else 'http'}://127.0.0.1:{self._port}/v1"
+
+    @property
+    def port(self) -> int:
+        """
+        Where it listens.
+        """
+        return self._port
 
     async def start(self) -> Loopback:
         """
@@ -89,7 +98,7 @@ class Loopback:
         # Without this a handler would never know that its client has gone.
         self._runner = web.AppRunner(server, handler_cancellation=True, shutdown_timeout=0.2)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self.tls)
         await site.start()
         self._port = self._runner.addresses[0][1]
         return self

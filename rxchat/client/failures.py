@@ -6,6 +6,7 @@ Neither a message nor a cause shows the request's headers, the path or query of 
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Callable
 from urllib.parse import urlsplit
@@ -33,7 +34,7 @@ TABLE: tuple[tuple[type[BaseException], Callable[[str], RxchatError], str], ...]
     (aiohttp.SocketTimeoutError, ReadTimeout, "{host} was silent for too long"),
     (aiohttp.ServerFingerprintMismatch, ConnectError, "the certificate of {host} is not the one that was asked for"),
     (aiohttp.ClientConnectorCertificateError, ConnectError, "the certificate of {host} is not valid: {why}"),
-    (aiohttp.ClientConnectorDNSError, ConnectError, "there is no host {host}, or no network: {why}"),
+    (aiohttp.ClientConnectorDNSError, ConnectError, "there is no host {peer}, or no network: {why}"),
     (aiohttp.ClientProxyConnectionError, ConnectError, "cannot connect to the proxy {peer}: {why}"),
     (aiohttp.ClientConnectorError, ConnectError, "cannot connect to {host}: {why}"),
     (aiohttp.ClientHttpProxyError, ConnectError, "the proxy refused the connection to {host}: {why}"),
@@ -101,5 +102,8 @@ def _why(error: BaseException) -> str:
     The system's word for it, without aiohttp's frame around it.
     """
     inner = _shown(error) or error
+    if isinstance(inner, OSError) and str(inner.strerror).startswith("Connect call failed"):
+        # asyncio says only whom it called.
+        return os.strerror(inner.errno or 0)
     words = getattr(inner, "verify_message", None) or getattr(inner, "strerror", None) or getattr(inner, "message", None) or str(inner)
     return str(words or type(inner).__name__)

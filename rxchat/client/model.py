@@ -14,6 +14,7 @@ from reactivex import Observable, abc
 from rxchat.client.call import Call, Exchange
 from rxchat.client.http_body import http_body, new_session
 from rxchat.client.private_loop import SyncIterator, loop_runs, on_a_private_loop
+from rxchat.client.proxies import route_of
 from rxchat.client.request import ToolLike, resolve, with_quirks
 from rxchat.client.settings import HttpSettings
 from rxchat.dialects import get_dialect
@@ -176,4 +177,6 @@ class ChatModel:
         def open_body(on_connected: Callable[[], None]) -> Observable[bytes]:
             return http_body(wire, heads.append, settings=self._settings, session=self._session or self._own, on_connected=on_connected)
 
-        return Exchange(open_body, envelope, ((target.key,) if target.key else ()) + secrets_in(wire.url))
+        key = (target.key,) if target.key else ()
+        route = route_of(wire.url, self._settings, self._session is None)
+        return Exchange(open_body, envelope, key + secrets_in(wire.url) + route.secrets)

@@ -17,7 +17,7 @@ from rxchat.client.settings import HttpSettings
 from rxchat.errors import ConfigurationError
 from rxchat.outgoing.addresses import masked_url, secrets_in
 
-__all__ = ["DIRECT", "Route", "proxy_of", "route_of"]
+__all__ = ["Route", "proxy_of", "route_of"]
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -56,7 +56,7 @@ def route_of(url: str, settings: HttpSettings, own_session: bool) -> Route:
     proxy = proxy if "://" in proxy else f"http://{proxy}"
     try:
         parts = urlsplit(proxy)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         usable = False
     if not usable:
