@@ -9,6 +9,7 @@ from rxchat.testing.asked import FakeRequest
 from rxchat.testing.wires.anthropic import ANTHROPIC
 from rxchat.testing.wires.base import Delta, Wire
 from rxchat.testing.wires.bedrock import BEDROCK_CONVERSE
+from rxchat.testing.wires.bedrock_invoke import BEDROCK_INVOKE
 from rxchat.testing.wires.cohere import COHERE, COHERE_V1
 from rxchat.testing.wires.dashscope import DASHSCOPE
 from rxchat.testing.wires.gemini import GEMINI
@@ -23,6 +24,7 @@ __all__ = ["WIRES", "Delta", "Wire", "get_wire", "wire_for"]
 WIRES: dict[str, Wire] = {
     "anthropic": ANTHROPIC,
     "bedrock-converse": BEDROCK_CONVERSE,
+    "bedrock-invoke": BEDROCK_INVOKE,
     "cohere": COHERE,
     "cohere-v1": COHERE_V1,
     "dashscope": DASHSCOPE,
