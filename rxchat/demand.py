@@ -8,12 +8,16 @@ again. Whoever takes items to work on them later needs two things that live here
     ValveScheduler     carries the valve to the source, as the scheduler of the subscription, which every operator passes on
 
 `to_async_iterable` is such a taker, and so is each slow subscriber of `share_events`. A source finds the valve by `valve_of(scheduler)`; one that does not
-ask cannot be slowed. Do not use RxPY's observe_on: it buffers without bound. One event loop, one thread: nothing here is locked.
+ask cannot be slowed. Do not use RxPY's observe_on: it buffers without bound.
+
+One event loop, one thread: nothing here is locked. Only `to_async_iterable` also takes items from other threads: each item is handed to the loop, and the
+thread that pushes waits until there is room for the next. That is its demand.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from datetime import datetime
@@ -168,6 +172,8 @@ class _Buffer(Generic[T]):
         self.waiter: asyncio.Future[None] | None = None
         self._high, self._low, self._overflow, self._pending = high, low, overflow, pending
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._outside: list[threading.Event] = []
         self._upstream = SingleAssignmentDisposable()
         self._valve = Valve()
         self._holding = False
@@ -188,6 +194,48 @@ class _Buffer(Generic[T]):
     # The source's side -----------------------------------------------------------------------------------------------------------------------
 
     def on_next(self, item: T) -> None:
+        if threading.get_ident() == self._thread:
+            self._take(item)
+        else:
+            self._take_from_outside(item)
+
+    def on_error(self, error: Exception) -> None:
+        self._in_the_loop(lambda: self._end(error))
+
+    def on_completed(self) -> None:
+        self._in_the_loop(lambda: self._end(None))
+
+    def _take_from_outside(self, item: T) -> None:
+        """
+        In a thread of the source's: hand over the item, wait until there is room for another. Nobody waits for a loop that is closed.
+        """
+        room = threading.Event()
+
+        def take() -> None:
+            self._take(item)
+            if self._holding and not self.over:
+                self._outside.append(room)
+            else:
+                room.set()
+
+        if self._in_the_loop(take):
+            while not room.wait(0.2) and not self._loop.is_closed():
+                pass
+
+    def _in_the_loop(self, call: Callable[[], None]) -> bool:
+        """
+        Call in the loop's own thread; False if there is no loop any more.
+        """
+        if threading.get_ident() == self._thread:
+            call()
+            return True
+        try:
+            self._loop.call_soon_threadsafe(call)
+        except RuntimeError:
+            return False
+        return True
+
+    def _take(self, item: T) -> None:
         if self.over:
             return
         if len(self.items) >= self._high and self._overflow != "pause":
@@ -205,17 +253,15 @@ class _Buffer(Generic[T]):
             self._hold()
         self._wake()
 
-    def on_error(self, error: Exception) -> None:
-        self.failure, self.over = error, True
-        self._wake()
-
-    def on_completed(self) -> None:
-        self.over = True
-        self._wake()
+    def _end(self, error: Exception | None) -> None:
+        if not self.over:
+            self.failure, self.over = error, True
+            self._let_in()
+            self._wake()
 
     def _fail(self, limit: int) -> None:
         self._upstream.dispose()
-        self.on_error(LimitExceeded("pending", limit))
+        self._end(LimitExceeded("pending", limit))
 
     def _hold(self) -> None:
         # One read may make more items than `high`, all in this turn of the loop; only what comes in later turns was not held back.
@@ -231,6 +277,15 @@ class _Buffer(Generic[T]):
         if self._holding:
             self._holding = False
             self._valve.release()
+            self._let_in()
+
+    def _let_in(self) -> None:
+        """
+        Threads that wait for room may go on.
+        """
+        outside, self._outside = self._outside, []
+        for room in outside:
+            room.set()
 
     def _wake(self) -> None:
         if self.waiter is not None and not self.waiter.done():

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any
@@ -515,6 +516,104 @@ async def test_overflow_drop_oldest(sent: int, expected: list[int]) -> None:
     The newest `high` are kept, in order.
     """
     assert await listed(rx.of(*range(sent)).pipe(to_async_iterable(high=4, low=1, overflow="drop_oldest"))) == [*expected, "completed"]
+
+
+# --- other threads ----------------------------------------------------------------------------------------------------------------------------------
+
+
+class Outside:
+    """
+    A source that pushes from a thread of its own, as fast as it can.
+    """
+
+    def __init__(self, total: int, fault: Exception | None = None) -> None:
+        self.total, self.fault = total, fault
+        self.pushed = 0
+        self.left = False
+        self.thread = threading.Thread(target=self._run)
+        self.stream: Observable[int] = rx.create(self._subscribe)
+
+    def _subscribe(self, observer: abc.ObserverBase[int], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
+        self._observer = observer
+        self.thread.start()
+        return Disposable(self._leave)
+
+    def _leave(self) -> None:
+        self.left = True
+
+    def _run(self) -> None:
+        while self.pushed < self.total and not self.left:
+            self.pushed += 1
+            self._observer.on_next(self.pushed)
+        if self.fault is None:
+            self._observer.on_completed()
+        else:
+            self._observer.on_error(self.fault)
+
+    async def over(self) -> None:
+        """
+        Its thread has ended.
+        """
+        await asyncio.wait_for(asyncio.to_thread(self.thread.join), 10)
+
+
+@pytest.mark.parametrize("overflow", ["pause", "error", "drop_oldest"])
+@pytest.mark.parametrize(("total", "fault"), [(0, None), (3, None), (3, FAULT), (50, FAULT)])
+async def test_a_source_in_another_thread(total: int, fault: Fault | None, overflow: Any) -> None:
+    """
+    The loop wakes for each item, in order, and for the end.
+    """
+    source = Outside(total, fault)
+    seen = await asyncio.wait_for(listed(source.stream.pipe(to_async_iterable(high=100, overflow=overflow))), 10)
+    assert seen == [*range(1, total + 1), fault or "completed"]
+    await source.over()
+
+
+async def test_a_thread_waits_for_room() -> None:
+    """
+    Never more than `high` items and the one it holds in its hand, however long the consumer takes (contract D3).
+    """
+    source, most, count = Outside(2000), 0, 0
+    async for item in source.stream.pipe(to_async_iterable(high=20, low=5)):
+        count += 1
+        assert item == count
+        most = max(most, source.pushed - count)
+        if count % 50 == 0:
+            await asyncio.sleep(0.002)
+    assert count == 2000
+    assert most <= 21
+    await source.over()
+
+
+@pytest.mark.parametrize("overflow", ["pause", "error", "drop_oldest"])
+async def test_a_thread_that_waits_is_let_go(overflow: Any) -> None:
+    """
+    When the consumer leaves, or is told that it is too slow.
+    """
+    source = Outside(10**9)
+    async for _ in source.stream.pipe(ops.map(lambda n: n), to_async_iterable(high=4, low=1, overflow=overflow)):
+        break
+    await source.over()
+    assert source.pushed < 10**6
+
+
+def test_a_thread_does_not_wait_for_a_loop_that_is_closed() -> None:
+    """
+    Whether it was waiting already, or comes later.
+    """
+    source = Outside(10**9)
+    held: list[AsyncIterator[int]] = []
+
+    async def take_one() -> None:
+        held.append(aiter(source.stream.pipe(to_async_iterable(high=4, low=1))))
+        assert await anext(held[0]) == 1
+        await turns(50)
+
+    asyncio.run(take_one())
+    source.left = True
+    source.thread.join(10)
+    assert not source.thread.is_alive()
+    held.clear()
 
 
 @pytest.mark.parametrize(
