@@ -518,6 +518,30 @@ async def test_overflow_drop_oldest(sent: int, expected: list[int]) -> None:
     assert await listed(rx.of(*range(sent)).pipe(to_async_iterable(high=4, low=1, overflow="drop_oldest"))) == [*expected, "completed"]
 
 
+async def test_why_observe_on_is_no_way() -> None:
+    """
+    RxPY's own: one item a turn, from a queue without bound that a valve knows nothing of; what README says instead holds.
+    """
+    loop = asyncio.get_running_loop()
+    seen: list[int] = []
+    source: Subject[int] = Subject()
+    subscription = source.pipe(ops.observe_on(AsyncIOScheduler(loop))).subscribe(seen.append)
+    for n in range(1000):
+        source.on_next(n)
+    counts = []
+    for _ in range(3):
+        counts.append(len(seen))
+        await turns(1)
+    assert counts == [0, 1, 2]
+    subscription.dispose()
+    pump, valve = Pump(total=5000, size=50), Valve()
+    slow = pump.stream.pipe(ops.observe_on(AsyncIOScheduler(loop))).subscribe(seen.append, scheduler=carrying(valve, None))
+    await turns(60)
+    assert pump.read - (len(seen) - 3) > 1000
+    slow.dispose()
+    await turns(5)
+
+
 # --- other threads ----------------------------------------------------------------------------------------------------------------------------------
 
 

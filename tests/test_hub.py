@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 import reactivex as rx
+from hypothesis import given
+from hypothesis import strategies as st
 from reactivex import Observable, abc
 from reactivex import operators as ops
 from reactivex.disposable import Disposable
@@ -408,6 +410,166 @@ async def test_on_a_loop_the_source_always_gets_a_valve(source: Source) -> None:
     Listener(source.stream.pipe(share_events()))
     assert valve_of(source.schedulers[0]) is not None
     assert carrying(Valve(), None) is not None
+
+
+# --- any interleaving -----------------------------------------------------------------------------------------------------------------------------
+
+
+class Model:
+    """
+    What a hub is to do, said without a hub: every subscriber's own list.
+    """
+
+    def __init__(self, replay: int, slow: str, pending: int) -> None:
+        self.replay, self.slow, self.pending = replay, slow, pending
+        self.kept: list[int] = []
+        self.end: Any = None
+        self.heard: dict[int, list[Any]] = {}
+        self.waiting: dict[int, list[int]] = {}
+        self.held: set[int] = set()
+        self.raises: set[int] = set()
+        self.here: list[int] = []
+        self.asked = 0
+        self.running = False
+
+    def join(self, who: int, held: bool, raises: bool) -> None:
+        self.heard[who], self.waiting[who] = [], []
+        self.here.append(who)
+        if held:
+            self.held.add(who)
+        if raises:
+            self.raises.add(who)
+        for item in self.kept[-self.replay :] if self.replay else []:
+            self.give(who, item)
+        if self.end is not None:
+            self.tell_end(who)
+        elif who in self.here and not self.running:
+            self.running = True
+            self.asked += 1
+
+    def give(self, who: int, item: int) -> None:
+        if who not in self.here:
+            return
+        if who not in self.held or self.slow == "pause":
+            self.push(who, item)
+        elif len(self.waiting[who]) < self.pending:
+            self.waiting[who].append(item)
+        elif self.slow == "drop_oldest":
+            self.waiting[who] = [*self.waiting[who][1:], item]
+        else:
+            self.heard[who].append("too slow")
+            self.leave(who, end=False)
+
+    def push(self, who: int, item: int) -> None:
+        self.heard[who].append(item)
+        if who in self.raises:
+            self.heard[who].append("mine")
+            self.leave(who, end=False)
+
+    def leave(self, who: int, end: bool = True) -> None:
+        if who in self.here:
+            self.here.remove(who)
+        self.waiting[who] = []
+
+    def left(self) -> None:
+        """
+        Behind each act: the last one to leave ends the stream that runs.
+        """
+        if self.running and self.end is None and not self.here:
+            self.running = False
+            self.kept = []
+
+    def tell_end(self, who: int) -> None:
+        if who in self.here and (who not in self.held or self.slow == "pause"):
+            self.heard[who].append(self.end)
+            self.leave(who)
+
+    def open(self, who: int) -> None:
+        self.held.discard(who)
+        for item in self.waiting.pop(who, []):
+            if who in self.here:
+                self.push(who, item)
+        self.waiting[who] = []
+        if self.end is not None:
+            self.tell_end(who)
+
+    def item(self, item: int) -> None:
+        if self.running and self.end is None:
+            self.kept.append(item)
+            for who in tuple(self.here):
+                self.give(who, item)
+
+    def finish(self, end: Any) -> None:
+        if self.running and self.end is None:
+            self.end = end
+            for who in tuple(self.here):
+                self.tell_end(who)
+
+
+ACTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("join"), st.booleans(), st.sampled_from([False, False, False, True])),
+        st.tuples(st.sampled_from(["leave", "hold", "open"]), st.integers(0, 5)),
+        st.tuples(st.just("push")),
+        st.tuples(st.just("push")),
+        st.tuples(st.sampled_from(["complete", "fail", "push", "push", "push", "push"])),
+    ),
+    max_size=40,
+)
+
+
+@given(ACTS, st.integers(0, 3), st.sampled_from(["pause", "error", "drop_oldest"]), st.integers(1, 3))
+def test_any_interleaving(acts: list[tuple[Any, ...]], replay: int, slow: Any, pending: int) -> None:
+    """
+    Who comes, leaves, is slow, raises, in any order: each hears what the model says, one subscription at a time, disposed of when nobody is left.
+    """
+    source, model = Source(), Model(replay, slow, pending)
+    shared = source.stream.pipe(share_events(replay, slow, pending=pending))
+    listeners: list[Listener] = []
+    valves: list[Valve] = []
+    mine, off, n = ValueError("mine"), Fault("off"), 0
+    for act, *args in acts:
+        who = args[0] % len(listeners) if args and listeners and act != "join" else None
+        if act == "join":
+            held, raises = args
+            valve = Valve()
+            if held:
+                valve.hold()
+            valves.append(valve)
+            model.join(len(listeners), held, raises)
+            listeners.append(Listener(shared, raising(mine) if raises else lambda item: None, valve))
+        elif act == "leave" and who is not None:
+            model.leave(who)
+            listeners[who].subscription.dispose()
+        elif act == "hold" and who is not None and not valves[who].held:
+            model.held.add(who)
+            valves[who].hold()
+        elif act == "open" and who is not None and valves[who].held:
+            model.open(who)
+            valves[who].release()
+        elif act == "push":
+            n += 1
+            model.item(n)
+            source.push(n)
+        elif act in ("complete", "fail") and model.running and model.end is None:
+            end = "completed" if act == "complete" else off
+            model.finish(end)
+            source.subject.on_completed() if act == "complete" else source.subject.on_error(off)
+        model.left()
+        assert [told(listener) for listener in listeners] == [model.heard[k] for k in range(len(listeners))]
+        assert source.asked == model.asked
+        assert source.left is not (model.running and model.end is None)
+        upstream = valve_of(source.schedulers[-1]) if source.schedulers else None
+        if upstream is not None and model.running:
+            assert upstream.held is (slow == "pause" and any(who in model.held for who in model.here))
+
+
+def told(listener: Listener) -> list[Any]:
+    """
+    What it heard, in the model's words.
+    """
+    words = {LimitExceeded: "too slow", ValueError: "mine"}
+    return [words.get(type(item), item) for item in listener.heard]
 
 
 @pytest.mark.parametrize("wrong", [{"slow": "wait"}, {"replay": -1}, {"pending": 0}])
