@@ -12,7 +12,7 @@ import attrs
 from hypothesis import strategies as st
 
 from rxchat.errors import Verdict
-from rxchat.response import COUNTERS, ChatResponse, CitationPart, Part, TextPart, ThinkingPart, ToolCall
+from rxchat.response import COUNTERS, ChatResponse, Part, TextPart, ThinkingPart, ToolCall
 from rxchat.testing import Replay, replay
 from rxchat.testing.answers import FakeAnswer
 from rxchat.testing.provider import FakeProvider
@@ -62,9 +62,7 @@ def _fact(part: Part, ids: bool) -> Any:
     if isinstance(part, ToolCall):
         arguments = json.loads(part.arguments_text or "{}")
         return part.id if ids else "", part.name, arguments, part.server_executed, dict(part.metadata or {})
-    if isinstance(part, TextPart | ThinkingPart | CitationPart):
-        part = attrs.evolve(part, index=None)
-    changed: dict[str, Any] = {"item_id": None} if hasattr(part, "item_id") else {}
+    changed: dict[str, Any] = {name: None for name in ("index", "item_id") if hasattr(part, name)}
     return attrs.evolve(part, **changed)
 
 
