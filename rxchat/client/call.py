@@ -19,7 +19,7 @@ from rxchat.client.secrets import hide
 from rxchat.client.settings import HttpSettings
 from rxchat.client.timings import Stopwatch, Timings
 from rxchat.demand import valve_of
-from rxchat.errors import CancelledStreamError, ConfigurationError, Verdict
+from rxchat.errors import CancelledStreamError, ConfigurationError, Verdict, verdict_of
 from rxchat.events import Abort, ChatEvent, ErrorEvent, Phase, ResponseEnd, ResponseStart
 from rxchat.filters import Predicate
 from rxchat.pipeline import Envelope
@@ -262,7 +262,7 @@ class _Supervised(Stage[bytes, ChatEvent]):
         match event:
             case ErrorEvent(error=error, response=response):
                 hide(error, self._secrets)
-                self._call._settle(error.verdict, response)
+                self._call._settle(verdict_of(error), response)
             case ResponseEnd(response=response):
                 self._call._settle(response.verdict, response)
             case Abort(response=response):
