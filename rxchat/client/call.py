@@ -240,8 +240,8 @@ class _Supervised(Stage[bytes, ChatEvent]):
                 fresh = not run.noted(event)
             if shown(event):
                 emit(event)
-            # Behind an END others may have to follow: the blocks of a step close together.
-            if call._wanted is not None and event.phase is not Phase.END:
+            # Behind an END others may have to follow: the blocks of a step close together. Behind a terminal there is nothing to end.
+            if call._wanted is not None and event.phase is not Phase.END and not event.terminal:
                 raise _Unwound
 
         self._emit, self._through = emit, through

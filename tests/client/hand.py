@@ -95,7 +95,7 @@ class Hand:
     head: Head = STREAM
 
     @classmethod
-    def of(cls, dialect: str = "openai-chat", **settings: Any) -> Hand:
+    def of(cls, dialect: str = "openai-chat", /, **settings: Any) -> Hand:
         """
         A call with such HttpSettings, not yet subscribed to.
         """
