@@ -332,4 +332,5 @@ def _snippet(text: str) -> str:
         text = unescape(found[1])
     elif text.lstrip()[:1] == "<":
         text = unescape(re.sub(r"<[^>]{0,2000}>", " ", text))
-    return " ".join(text.split())[:MAX_SNIPPET]
+    # Cut before it is split: a word is an object.
+    return " ".join(text.lstrip()[: 10 * MAX_SNIPPET].split())[:MAX_SNIPPET]
