@@ -22,6 +22,7 @@ from rxchat.response import (
     ProviderItemPart,
     RedactedThinkingPart,
     RefusalPart,
+    SearchResultPart,
     ServerToolPart,
     ThinkingPart,
     ToolCall,
@@ -80,19 +81,40 @@ CASES = {
     "code": FakeAnswer(ServerToolPart("codeExecution", payload=CODE, result=OUTPUT), "One."),
     "tool": FakeAnswer(ServerToolPart("GOOGLE_SEARCH_WEB", "t1", payload=SEARCH, result=FOUND), "Found."),
     "cited": FakeAnswer("Grüße.", CitationPart("https://x.example", "X", start=1, end=5), CitationPart("https://y.example")),
+    "found": FakeAnswer(
+        "Grüße, Welt.",
+        SearchResultPart("https://x.example", "X", query="hello"),
+        SearchResultPart("https://y.example", "Y", query="hello"),
+        CitationPart("https://x.example", "X", "rüße", start=1, end=5),
+        CitationPart("https://y.example", "Y"),
+        CitationPart("https://x.example", "X", "Welt", start=7, end=11),
+    ),
 }
 REFUSED = {
     "RefusalPart": FakeAnswer(RefusalPart("no")),
     "refusal": FakeAnswer("no", finish=FinishReason.REFUSAL),
     "RedactedThinkingPart": FakeAnswer(RedactedThinkingPart("eA==")),
     "quoted": FakeAnswer("Text.", CitationPart("https://x.example", quoted="Text")),
+    "with file": FakeAnswer("Text.", CitationPart("https://x.example", file="x.txt")),
+    "these sources": FakeAnswer(SearchResultPart("https://x.example", "X")),
+    "several queries": FakeAnswer(
+        *(SearchResultPart("https://x.example", query, query=query) for query in "ab"), *(CitationPart("https://x.example", title) for title in "ab")
+    ),
+    "snippet": FakeAnswer(SearchResultPart("https://x.example", "X", "snip"), CitationPart("https://x.example", "X")),
     "4 to 9": FakeAnswer("Text.", CitationPart("https://x.example", start=4, end=9)),
     "mime type": FakeAnswer(MediaPart("image", data="aW1n")),
+    "data or a url": FakeAnswer(MediaPart("image", "image/png", "aW1n", "https://x.example")),
+    "transcript of a MediaPart": FakeAnswer(MediaPart("audio", "audio/wav", "aW1n", transcript="la")),
+    "signature of a call": FakeAnswer(ToolCall(name="now", metadata={"signature": "x"})),
+    "the tool codeExecution": FakeAnswer(ServerToolPart("codeExecution", result="1")),
+    "the result of 'call_run'": FakeAnswer(RUN, ToolResultPart("call_run", {}, is_error=True)),
+    "the call 'call_run'": FakeAnswer(RUN),
+    "the call 'call_now'": FakeAnswer(NOW, ToolResultPart("call_now", {})),
     "free-form": FakeAnswer(ToolCall(name="sh", arguments_text="ls", kind="custom")),
     "the arguments of now": FakeAnswer(ToolCall(name="now", arguments_text='{"a"')),
     "not list": FakeAnswer(ToolCall(name="now", arguments_text="[1]")),
     "the result of 'x'": FakeAnswer(ToolResultPart("x", {})),
-    "arguments_text of the tool": FakeAnswer(ServerToolPart("codeExecution", arguments_text="{}")),
+    "arguments_text of a ServerToolPart": FakeAnswer(ServerToolPart("codeExecution", arguments_text="{}")),
     "the item compaction": FakeAnswer(ProviderItemPart("compaction", {})),
     "usage.cache_write_tokens": FakeAnswer("Hi.", usage=Usage(cache_write_tokens=1)),
     "usage.reasoning_tokens above": FakeAnswer("Hi.", usage=Usage(output_tokens=1, reasoning_tokens=2)),
@@ -118,7 +140,9 @@ REFUSED_STEPS = {
     "content_filter": FakeAnswer("no", finish=FinishReason.CONTENT_FILTER),
     "follows no text": FakeAnswer(ThinkingPart("hm"), CitationPart("https://x.example")),
     "quoted": FakeAnswer("Text.", CitationPart("https://x.example", quoted="Text")),
-    "image without": FakeAnswer(MediaPart("image", "image/png")),
+    "this image": FakeAnswer(MediaPart("image", "image/png")),
+    "ran itself": FakeAnswer(ToolCall(name="now", server_executed=True)),
+    "thoughtSignature of a call": FakeAnswer(SIGNED),
     "free-form": FakeAnswer(ToolCall(name="sh", arguments_text="ls", kind="custom")),
     "usage.cache_write_tokens": FakeAnswer("Hi.", usage=Usage(cache_write_tokens=1)),
 }
@@ -315,3 +339,16 @@ def test_google_genai_reads_interactions() -> None:
         )
     assert "Text." == whole.output_text
     assert [{"city": "Róme", "days": 2}, {}] == [step.arguments for step in whole.steps if step.type == "function_call"]
+
+
+def test_google_genai_reads_sources() -> None:
+    """
+    What was found and what it supports, in bytes of the text.
+    """
+    with _client(CASES["found"], "gemini") as client:
+        last = list(client.models.generate_content_stream(model="fake-1", contents="Hi"))[-1].candidates[0]
+    grounding = last.grounding_metadata
+    assert [("https://x.example", "X"), ("https://y.example", "Y")] == [(chunk.web.uri, chunk.web.title) for chunk in grounding.grounding_chunks]
+    assert ["hello"] == grounding.web_search_queries
+    supports = [(s.segment.start_index, s.segment.end_index, s.segment.text, s.grounding_chunk_indices) for s in grounding.grounding_supports]
+    assert [(1, 7, "rüße", [0]), (9, 13, "Welt", [0])] == supports

@@ -28,7 +28,7 @@ from rxchat.testing.answers import FakeAnswer
 from rxchat.testing.asked import FakeRequest
 from rxchat.testing.wires import aws
 from rxchat.testing.wires.base import Delta, Wire, cannot_say, json_bytes
-from rxchat.testing.wires.saying import arguments_of, finish_word, refuse_counts, uncached
+from rxchat.testing.wires.saying import arguments_of, finish_word, metadata_of, refuse_counts, refuse_fields, uncached
 
 __all__ = ["BEDROCK_CONVERSE"]
 
@@ -148,8 +148,7 @@ def _redacted(part: RedactedThinkingPart, answer: FakeAnswer) -> Iterator[Event]
 
 
 def _call(part: ToolCall, answer: FakeAnswer) -> Iterator[Event]:
-    if part.kind != "function":
-        raise cannot_say(NAME, f"a free-form call ({part.name})")
+    metadata_of(NAME, part)
     yield "contentBlockStart", {"start": {"toolUse": {"name": part.name, "toolUseId": part.id}}}
     for piece in ("", *answer.pieces(part.arguments_text)):
         yield _delta({"toolUse": {"input": piece}})
@@ -161,6 +160,7 @@ def _image(part: MediaPart, answer: FakeAnswer) -> Iterator[Event]:
 
 
 def _format(part: MediaPart) -> str:
+    refuse_fields(NAME, part, "url", "transcript", "name")
     kind, _, form = (part.mime or "").partition("/")
     if part.kind != "image" or kind != "image" or not part.data:
         raise cannot_say(NAME, f"this {part.kind}", "only images as data, with their mime type")
@@ -239,6 +239,7 @@ def _block(part: Part) -> Json:
     if isinstance(part, RedactedThinkingPart):
         return {"reasoningContent": {"redactedContent": _bytes(part.data, "redacted thinking")}}
     if isinstance(part, ToolCall):
+        metadata_of(NAME, part)
         return {"toolUse": {"toolUseId": part.id, "name": part.name, "input": arguments_of(NAME, part)}}
     if isinstance(part, MediaPart):
         return {"image": {"format": _format(part), "source": {"bytes": part.data}}}

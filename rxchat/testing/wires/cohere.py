@@ -12,7 +12,7 @@ from typing import Any
 from rxchat.response import CitationPart, FinishReason, Part, SearchResultPart, TextPart, ThinkingPart, ToolCall, Usage
 from rxchat.testing.answers import FakeAnswer
 from rxchat.testing.wires.base import Delta, Wire, cannot_say, json_bytes, sse
-from rxchat.testing.wires.saying import arguments_of, finish_word, refuse_counts, refuse_total
+from rxchat.testing.wires.saying import arguments_of, finish_word, metadata_of, refuse_counts, refuse_total
 
 __all__ = ["COHERE", "COHERE_V1"]
 
@@ -111,8 +111,7 @@ def _call(part: ToolCall, answer: FakeAnswer, counters: _Counters) -> Iterator[b
 
 
 def _whole_call(part: ToolCall, arguments: str) -> Json:
-    if part.kind != "function":
-        raise cannot_say(NAME, f"a free-form call ({part.name})")
+    metadata_of(NAME, part)
     return {"id": part.id, "type": "function", "function": {"name": part.name, "arguments": arguments}}
 
 
@@ -217,7 +216,12 @@ def _call_v1(part: ToolCall, index: int, answer: FakeAnswer) -> Iterator[bytes]:
 
 
 def _calls_v1(parts: tuple[Part, ...]) -> list[Json]:
-    return [{"name": part.name, "parameters": arguments_of(V1, part)} for part in parts if isinstance(part, ToolCall)]
+    return [_whole_call_v1(part) for part in parts if isinstance(part, ToolCall)]
+
+
+def _whole_call_v1(call: ToolCall) -> Json:
+    metadata_of(V1, call)
+    return {"name": call.name, "parameters": arguments_of(V1, call)}
 
 
 def _documents(parts: tuple[Part, ...]) -> list[Json]:

@@ -13,7 +13,7 @@ from rxchat.response import CitationPart, FinishReason, Part, SearchResultPart, 
 from rxchat.testing.answers import FakeAnswer
 from rxchat.testing.asked import FakeRequest
 from rxchat.testing.wires.base import Delta, Wire, cannot_say, json_bytes
-from rxchat.testing.wires.saying import finish_word
+from rxchat.testing.wires.saying import finish_word, metadata_of
 
 __all__ = ["DASHSCOPE", "DASHSCOPE_CUMULATIVE"]
 
@@ -117,8 +117,7 @@ def _call(part: ToolCall, index: int, answer: FakeAnswer) -> Iterator[Json]:
     """
     The first piece of a call has its id and name.
     """
-    if part.kind != "function":
-        raise cannot_say(NAME, f"a free-form call ({part.name})")
+    metadata_of(NAME, part)
     for k, piece in enumerate(list(answer.pieces(part.arguments_text)) or [""]):
         function = {"arguments": piece} if k else {"name": part.name, "arguments": piece}
         yield _message({"tool_calls": [{"index": index, "id": "" if k else part.id, "type": "function", "function": function}]})

@@ -17,8 +17,8 @@ from rxchat.response import (
     ContentFilterPart,
     FinishReason,
     MediaPart,
-    Part,
     ProviderItemPart,
+    SearchResultPart,
     ServerToolPart,
     TextPart,
     ThinkingPart,
@@ -29,7 +29,8 @@ from rxchat.response import (
 from rxchat.testing.answers import FakeAnswer, pieces_of
 from rxchat.testing.asked import FakeRequest
 from rxchat.testing.wires.base import Delta, Wire, cannot_say, json_bytes
-from rxchat.testing.wires.saying import arguments_of, byte_range, finish_word, refuse_counts, runs, unreasoned
+from rxchat.testing.wires.gemini_grounding import sources
+from rxchat.testing.wires.saying import arguments_of, finish_word, metadata_of, refuse_counts, refuse_fields, runs, unreasoned
 
 __all__ = ["GEMINI", "GEMINI_ARRAY", "google_refusal"]
 
@@ -89,7 +90,7 @@ def _last(answer: FakeAnswer) -> Json:
     said: Json = {"finishReason": finish_word(NAME, finish, _FINISH), "index": 0}
     if finish is FinishReason.TOOL_CALLS:
         said["finishMessage"] = "Model generated function call(s)."
-    return said | (_ratings(blocked) if blocked else {}) | _citations(answer.parts)
+    return said | (_ratings(blocked) if blocked else {}) | sources(answer.parts)
 
 
 def _ratings(filters: list[ContentFilterPart]) -> Json:
@@ -99,20 +100,6 @@ def _ratings(filters: list[ContentFilterPart]) -> Json:
     ratings = [{"category": part.category, "probability": "HIGH", "blocked": True} for part in filters]
     text = texts.pop()
     return {"safetyRatings": ratings} | ({"finishMessage": text} if text else {})
-
-
-def _citations(parts: tuple[Part, ...]) -> Json:
-    cited = [_citation(part, parts[:k]) for k, part in enumerate(parts) if isinstance(part, CitationPart)]
-    return {"citationMetadata": {"citationSources": cited}} if cited else {}
-
-
-def _citation(part: CitationPart, before: tuple[Part, ...]) -> Json:
-    if part.quoted is not None or part.file is not None or part.index is not None:
-        raise cannot_say(NAME, "a citation with quoted, file or index", "url, title, start and end are all it has")
-    place = byte_range(NAME, part, "".join(said.text for said in before if isinstance(said, TextPart)))
-    named = {"uri": part.url, "title": part.title}
-    where = {} if place is None else {"startIndex": place[0], "endIndex": place[1]}
-    return where | {key: value for key, value in named.items() if value is not None}
 
 
 def _usage(usage: Usage | None) -> Json:
@@ -136,14 +123,21 @@ def _contents(answer: FakeAnswer, size: int) -> Iterator[list[Json]]:
     """
     The parts of each event; texts cut to `size`, 0 leaves them whole.
     """
-    names = {part.id: part.name for part in answer.parts if isinstance(part, ToolCall)}
+    calls = [part for part in answer.parts if isinstance(part, ToolCall)]
+    answered = {part.call_id for part in answer.parts if isinstance(part, ToolResultPart)}
+    for call in calls:
+        if call.server_executed != (call.id in answered):
+            raise cannot_say(
+                NAME, f"the call {call.id!r}", "the provider ran it itself (server_executed) if its result is in the answer, and only then"
+            )
+    names = {call.id: call.name for call in calls}
     for several in runs(answer.parts):
         first = several[0]
         if isinstance(first, ToolCall):
             yield [_call(call) for call in several if isinstance(call, ToolCall)]
         elif isinstance(first, ToolResultPart):
             yield [_result(first, names)]
-        elif not isinstance(first, CitationPart | ContentFilterPart):
+        elif not isinstance(first, CitationPart | ContentFilterPart | SearchResultPart):
             handler = _PARTS.get(type(first))
             if handler is None:
                 raise cannot_say(NAME, first)
@@ -163,35 +157,38 @@ def _thinking(part: ThinkingPart, size: int) -> Iterator[Json]:
 
 
 def _call(call: ToolCall) -> Json:
-    said: Json = {"name": call.name}
+    """
+    What the provider ran itself is a call like another; its result stands behind it.
+    """
+    said: Json = {"id": call.id, "name": call.name}
     arguments = arguments_of(NAME, call)
     if call.arguments_text:
         said["args"] = arguments
-    signature = (call.metadata or {}).get(SIGNATURE)
-    return {"functionCall": said | ({"id": call.id} if call.id else {})} | ({SIGNATURE: signature} if signature else {})
+    return {"functionCall": said} | metadata_of(NAME, attrs.evolve(call, server_executed=False), SIGNATURE)
 
 
 def _result(part: ToolResultPart, names: Mapping[str, str]) -> Json:
-    if part.call_id not in names or not isinstance(part.result, Mapping):
-        raise cannot_say(NAME, f"the result of {part.call_id!r}", "it is an object, and its call stands before it in the answer")
+    if part.call_id not in names or not isinstance(part.result, Mapping) or part.is_error != bool(part.result.get("error")):
+        raise cannot_say(NAME, f"the result of {part.call_id!r}", "it is an object, with an error in it if it is one, and its call is in the answer")
     return {"functionResponse": {"id": part.call_id, "name": names[part.call_id], "response": dict(part.result)}}
 
 
 def _media(part: MediaPart, size: int) -> Iterator[Json]:
-    if part.mime is None or not (part.data or part.url):
-        raise cannot_say(NAME, f"{part.kind} without its mime type and its data or url")
+    refuse_fields(NAME, part, "transcript", "name")
+    if part.mime is None or bool(part.data) == bool(part.url):
+        raise cannot_say(NAME, f"this {part.kind}", "it has a mime type, and data or a url")
     yield {"inlineData": {"mimeType": part.mime, "data": part.data}} if part.data else {"fileData": {"mimeType": part.mime, "fileUri": part.url}}
 
 
 def _server_tool(part: ServerToolPart, size: int) -> Iterator[Json]:
     asked, answered = ("executableCode", "codeExecutionResult") if part.kind == "codeExecution" else ("toolCall", "toolResponse")
-    if part.arguments_text or part.needs_client:
-        raise cannot_say(NAME, f"arguments_text of the tool {part.kind}", "its payload and result are the objects of the wire")
+    refuse_fields(NAME, part, "arguments_text", "needs_client")
     for key, said in ((asked, part.payload), (answered, part.result)):
-        if isinstance(said, Mapping):
-            yield {key: {name: value for name, value in said.items() if name != SIGNATURE}} | (
-                {SIGNATURE: said[SIGNATURE]} if said.get(SIGNATURE) else {}
-            )
+        if said is not None and not isinstance(said, Mapping):
+            raise cannot_say(NAME, f"the tool {part.kind}", "its payload and result are the objects of the wire")
+        if said is not None:
+            signature = {SIGNATURE: said[SIGNATURE]} if said.get(SIGNATURE) else {}
+            yield {key: {name: value for name, value in said.items() if name != SIGNATURE}} | signature
 
 
 def _item(part: ProviderItemPart, size: int) -> Iterator[Json]:

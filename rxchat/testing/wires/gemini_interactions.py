@@ -13,7 +13,7 @@ from rxchat.response import CitationPart, FinishReason, MediaPart, Part, TextPar
 from rxchat.testing.answers import FakeAnswer, pieces_of
 from rxchat.testing.wires.base import Delta, Wire, cannot_say, json_bytes, sse
 from rxchat.testing.wires.gemini import google_refusal
-from rxchat.testing.wires.saying import arguments_of, byte_range, finish_word, refuse_counts, unreasoned
+from rxchat.testing.wires.saying import arguments_of, byte_range, finish_word, metadata_of, refuse_counts, refuse_fields, unreasoned
 
 __all__ = ["GEMINI_INTERACTIONS"]
 
@@ -125,9 +125,7 @@ def _shown(parts: list[Any], size: int) -> tuple[Json, Iterator[Json]]:
 
 def _call(parts: list[Any], size: int) -> tuple[Json, Iterator[Json]]:
     call: ToolCall = parts[0]
-    if call.kind != "function":
-        raise cannot_say(NAME, f"a free-form call ({call.name})")
-    start = {"type": "function_call", "id": call.id, "name": call.name, "arguments": {}} | _signature(call)
+    start = {"type": "function_call", "id": call.id, "name": call.name, "arguments": {}} | metadata_of(NAME, call, "signature")
     return start, ({"type": "arguments_delta", "arguments": piece} for piece in pieces_of(call.arguments_text, size))
 
 
@@ -165,7 +163,7 @@ def _whole_shown(parts: list[Any]) -> Json:
 
 def _whole_call(parts: list[Any]) -> Json:
     call: ToolCall = parts[0]
-    return {"type": "function_call", "id": call.id, "name": call.name, "arguments": arguments_of(NAME, call)} | _signature(call)
+    return {"type": "function_call", "id": call.id, "name": call.name, "arguments": arguments_of(NAME, call)} | metadata_of(NAME, call, "signature")
 
 
 def _whole_result(parts: list[Any]) -> Json:
@@ -182,14 +180,10 @@ _WHOLE: Mapping[type, Callable[[list[Any]], Json]] = {
 }
 
 
-def _signature(call: ToolCall) -> Json:
-    signature = (call.metadata or {}).get("signature")
-    return {"signature": signature} if signature else {}
-
-
 def _media(part: MediaPart) -> Json:
-    if part.kind not in _MEDIA or not (part.data or part.url):
-        raise cannot_say(NAME, f"{part.kind} without data or url")
+    refuse_fields(NAME, part, "transcript", "name")
+    if part.kind not in _MEDIA or bool(part.data) == bool(part.url):
+        raise cannot_say(NAME, f"this {part.kind}", "it has data or a url, and is an image, audio, a video or a file")
     said = {"type": _MEDIA[part.kind], "mime_type": part.mime, "data": part.data, "uri": part.url}
     return {key: value for key, value in said.items() if value}
 

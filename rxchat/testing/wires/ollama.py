@@ -11,7 +11,7 @@ from rxchat.response import FinishReason, MediaPart, Part, TextPart, ThinkingPar
 from rxchat.testing.answers import FakeAnswer
 from rxchat.testing.asked import FakeRequest
 from rxchat.testing.wires.base import Delta, Wire, cannot_say, json_bytes
-from rxchat.testing.wires.saying import arguments_of, finish_word, refuse_counts, refuse_total, runs
+from rxchat.testing.wires.saying import arguments_of, finish_word, metadata_of, refuse_counts, refuse_fields, refuse_total, runs
 
 __all__ = ["OLLAMA"]
 
@@ -69,6 +69,7 @@ def _said(part: Part, answer: FakeAnswer) -> Iterator[Json]:
             raise cannot_say(NAME, "a signature of thinking")
         yield from ({"content": "", "thinking": piece} for piece in answer.pieces(part.text))
     elif isinstance(part, MediaPart):
+        refuse_fields(NAME, part, "url", "transcript", "name")
         if part.kind != "image" or not part.data or part.mime:
             raise cannot_say(NAME, f"this {part.kind}", "only images as data, without a mime type")
         yield {"content": "", "images": [part.data]}
@@ -81,6 +82,7 @@ def _calls(calls: list[Part], first: int) -> list[Json]:
 
 
 def _call(call: ToolCall, index: int) -> Json:
+    metadata_of(NAME, call)
     # No text of arguments is an empty object here: the wire always has one.
     return {"id": call.id, "function": {"index": index, "name": call.name, "arguments": arguments_of(NAME, call)}}
 

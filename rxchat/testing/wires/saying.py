@@ -17,7 +17,9 @@ __all__ = [
     "arguments_of",
     "byte_range",
     "finish_word",
+    "metadata_of",
     "refuse_counts",
+    "refuse_fields",
     "refuse_total",
     "runs",
     "uncached",
@@ -49,6 +51,30 @@ def arguments_of(dialect: str, call: ToolCall) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise cannot_say(dialect, f"the arguments of {call.name}", f"its calls carry an object, not {type(value).__name__}")
     return value
+
+
+def metadata_of(dialect: str, call: ToolCall, *known: str) -> dict[str, Any]:
+    """
+    What goes with a call, of these names; ConfigurationError for anything else, and for a call that is free-form or was run by the provider.
+    """
+    if call.kind != "function":
+        raise cannot_say(dialect, f"a free-form call ({call.name})")
+    if call.server_executed:
+        raise cannot_say(dialect, f"a call the provider ran itself ({call.name})")
+    said = {name: value for name, value in (call.metadata or {}).items() if value is not None}
+    for name in said:
+        if name not in known:
+            raise cannot_say(dialect, f"{name} of a call ({call.name})")
+    return said
+
+
+def refuse_fields(dialect: str, part: Part, *names: str) -> None:
+    """
+    ConfigurationError for fields of a part that the wire has no place for.
+    """
+    for name in names:
+        if getattr(part, name):
+            raise cannot_say(dialect, f"{name} of a {type(part).__name__}")
 
 
 def finish_word(dialect: str, finish: FinishReason, words: Mapping[FinishReason, str | None]) -> str | None:
