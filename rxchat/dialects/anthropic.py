@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rxchat.dialects.anthropic_content import Content, Fields
-from rxchat.dialects.base import Context, Dialect, Parser, UsageFold, integer, mapping, string
+from rxchat.dialects.base import Context, Dialect, Parser, Repeated, UsageFold, integer, mapping, string
 from rxchat.errorbody import error_in, provider_error
 from rxchat.errors import IncompleteStreamError
 from rxchat.events import ChatEvent, ContentFilter, Heartbeat, RefusalDelta
@@ -19,6 +19,7 @@ from rxchat.framing.frames import SseEvent
 from rxchat.outgoing.anthropic import build
 from rxchat.response import FinishReason
 from rxchat.stage import Emit
+from rxchat.templates import Slot
 
 __all__ = ["ANTHROPIC", "FINISH_REASONS", "AnthropicParser", "Messages", "cached_apart", "read_usage"]
 
@@ -197,6 +198,9 @@ _FRAMES: Mapping[str, Callable[[Messages, Fields, Emit[ChatEvent]], None]] = {
     "error": Messages._error,
 }
 
+# The deltas most frames are, and where their text is.
+_PIECES: Mapping[Any, str] = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
+
 
 class AnthropicParser(Parser):
     """
@@ -236,6 +240,14 @@ class AnthropicParser(Parser):
             handler(messages, value, emit)
         if messages.stopped:
             self.end_response(emit)
+
+    def repeats(self, value: Any, event: SseEvent) -> Repeated | None:
+        if not isinstance(value, dict) or value.get("type") != "content_block_delta" or type(value.get("index")) is not int:
+            return None
+        delta = mapping(value.get("delta"))
+        key = _PIECES.get(delta.get("type")) if len(delta) == 2 else None
+        take = key and self.messages.content.piece(value["index"], delta["type"])
+        return Repeated({("delta", key): Slot.TEXT}, take) if key and take else None
 
     def _on_strange(self, value: Any, event: SseEvent, emit: Emit[ChatEvent]) -> None:
         """

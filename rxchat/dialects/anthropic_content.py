@@ -10,7 +10,18 @@ from typing import Any, TypeAlias
 from rxchat.dialects.base import Parser, mapping, sequence, string
 from rxchat.dialects.blocks import Block, Blocks, CallBlock, ServerBlock, TextBlock, ThinkingBlock
 from rxchat.errors import InvalidJSONError
-from rxchat.events import PROVIDER_ITEM, ChatEvent, Citation, Custom, MediaDone, SearchResult, ServerToolResult, ThinkingRedacted
+from rxchat.events import (
+    PROVIDER_ITEM,
+    ChatEvent,
+    Citation,
+    Custom,
+    MediaDone,
+    SearchResult,
+    ServerToolResult,
+    TextDelta,
+    ThinkingDelta,
+    ThinkingRedacted,
+)
 from rxchat.stage import Emit
 from rxchat.strictjson import loads
 
@@ -103,6 +114,17 @@ class Content:
             self.host.unknown(string(delta.get("type")) or "content_block_delta", delta, emit)
         else:
             handler(self, index, delta, emit)
+
+    def piece(self, index: int, kind: str) -> Callable[[str, Emit[ChatEvent]], object] | None:
+        """
+        What `delta` does with further pieces of this block, as long as nothing but such pieces comes; None if that is more than to tell them.
+        """
+        block = self._block(index)
+        if kind == "text_delta" and type(block) is TextBlock and not block.stopped and self.host.finish is None:
+            return lambda text, emit: emit(TextDelta(text, index))
+        if kind == "thinking_delta" and type(block) is ThinkingBlock and not block.stopped:
+            return lambda text, emit: emit(ThinkingDelta(text, index))
+        return block.arguments if kind == "input_json_delta" and isinstance(block, CallBlock | ServerBlock) else None
 
     def _text_block(self, index: int, block: Fields, emit: Emit[ChatEvent]) -> None:
         self.blocks.start(index, TextBlock(index), emit)

@@ -40,8 +40,9 @@ from rxchat.outgoing.common import ModelCall, WireRequest
 from rxchat.response import COUNTERS, ChatResponse, FinishReason, Usage
 from rxchat.stage import Emit, Stage, StreamDone
 from rxchat.strictjson import JsonReader
+from rxchat.templates import Path, Slot, TemplateReader, template
 
-__all__ = ["Context", "Dialect", "Option", "Parser", "UnknownPolicy", "UsageFold", "integer", "mapping", "sequence", "string"]
+__all__ = ["Context", "Dialect", "Option", "Parser", "Repeated", "UnknownPolicy", "UsageFold", "integer", "mapping", "sequence", "string"]
 
 log = logging.getLogger("rxchat")
 
@@ -133,6 +134,20 @@ class Dialect:
 # --- the parser -----------------------------------------------------------------------------------------------------------------------------------
 
 
+@attrs.frozen
+class Repeated:
+    """
+    What may differ in the frames that follow one, and what then is to be done: `take(text, emit)`, with an INTEGER slot `take((text, number), emit)`.
+    """
+
+    slots: Mapping[Path, Slot]
+    take: Callable[[Any, Emit[ChatEvent]], object]
+
+
+# How many frames are parsed as usual before a template is made; twice as many each time one was of no use.
+_PATIENCE, _MOST_PATIENCE, _OF_USE = 2, 1024, 16
+
+
 class Parser(Stage[Frame, ChatEvent]):
     """
     From frames to events, one response. Subclasses fill in `on_...`; this class counts limits, keeps the step and words the ends.
@@ -161,6 +176,11 @@ class Parser(Stage[Frame, ChatEvent]):
         self.__output = 0
         self.__arguments: dict[Any, int] = {}
         self.__last: Frame | None = None
+        self.__template: TemplateReader | None = None
+        self.__take: Callable[[Any, Emit[ChatEvent]], object] = _nothing
+        self.__name = ""  # of the events the template is for
+        self.__learned = 0  # the frame it was made of
+        self.__patience = self.__waits = _PATIENCE
         self.__emit: Emit[ChatEvent] | None = None
         self.__out: Emit[ChatEvent] = _nobody
 
@@ -171,6 +191,14 @@ class Parser(Stage[Frame, ChatEvent]):
         One SSE event, its data parsed as JSON.
         """
         raise DialectError("this dialect reads no event stream", event.start)
+
+    def repeats(self, value: Any, event: SseEvent) -> Repeated | None:
+        """
+        Whether the event just read, if it came again with another text in it, would say that text and nothing else; asked behind some of them.
+
+        As long as events fit, their values are not made: `take` must do what `on_event` would. Any other frame ends it.
+        """
+        return None
 
     def on_record(self, value: Any, record: JsonRecord, emit: Emit[ChatEvent]) -> None:
         """
@@ -320,8 +348,16 @@ class Parser(Stage[Frame, ChatEvent]):
                 raise LimitExceeded("events", self.__most, frame.start)
             if type(frame) is not SseEvent:
                 self._dispatch(frame, self.__out)
+            elif self.__template is not None and (said := self.__template(frame.raw)) is not None and frame.event == self.__name:
+                self.__take(said, self.__out)
             elif frame.raw[:1] == b"{" or not self.on_sentinel(frame, self.__out):
-                self.on_event(self.__read(frame.raw, frame.data_start), frame, self.__out)
+                if self.__template is not None:
+                    self.__forget()
+                value = self.__read(frame.raw, frame.data_start)
+                self.on_event(value, frame, self.__out)
+                self.__waits -= 1
+                if not self.__waits:
+                    self.__learn(value, frame)
         except RxchatError as error:
             if error.offset is None:
                 error.offset = frame.start
@@ -346,7 +382,26 @@ class Parser(Stage[Frame, ChatEvent]):
     def fail(self, error: Exception, emit: Emit[ChatEvent]) -> None:
         self._leave(error, emit)
 
+    def __learn(self, value: Any, event: SseEvent) -> None:
+        """
+        Make a template of the event just read, if its dialect knows what may differ in it.
+        """
+        self.__waits = _PATIENCE
+        repeated = self.repeats(value, event)
+        if repeated is not None:
+            self.__template = template(event.raw, repeated.slots)
+            self.__take, self.__name, self.__learned = repeated.take, event.event, self.__frames
+
+    def __forget(self) -> None:
+        """
+        A frame that does not fit: what it changes, nobody knows. Streams that never repeat themselves are not tried for long.
+        """
+        self.__template = None
+        useful = self.__frames - self.__learned > _OF_USE
+        self.__waits = self.__patience = _PATIENCE if useful else min(2 * self.__patience, _MOST_PATIENCE)
+
     def _dispatch(self, frame: Frame, emit: Emit[ChatEvent]) -> None:
+        self.__template = None
         if isinstance(frame, JsonRecord):
             self.on_record(frame.value, frame, emit)
         elif isinstance(frame, AwsMessage):
@@ -388,6 +443,10 @@ class Parser(Stage[Frame, ChatEvent]):
             emit(event)
 
         return counted
+
+
+def _nothing(said: Any, emit: Emit[ChatEvent]) -> None:
+    raise AssertionError("there is no template to read with")
 
 
 def _nobody(event: ChatEvent) -> None:

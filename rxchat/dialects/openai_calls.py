@@ -70,6 +70,17 @@ class ToolCalls:
         known = index if index is None or index >= 0 else None
         self.fragment(entry.get(kind), emit, index=known, call_id=string(entry.get("id")), kind=kind, extra=extra)
 
+    def more(self, piece: tuple[str, int], emit: Emit[ChatEvent]) -> None:
+        """
+        A fragment and the index it came under, nothing else.
+        """
+        text, index = piece
+        call = self._by_index.get(index)
+        if call is not None and call.told and call.kind == "function":
+            emit(ToolCallArgsDelta(text, call.id, index, self._choice))
+        else:
+            self.take({"index": index, "function": {"arguments": text}}, emit)
+
     def _continued(self, entry: dict[str, Any], emit: Emit[ChatEvent]) -> bool:
         """
         The common entry, one more fragment of a call that was told, in few operations.

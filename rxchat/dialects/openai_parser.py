@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import attrs
 
-from rxchat.dialects.base import Context, Parser, UsageFold, integer, mapping, sequence, string
+from rxchat.dialects.base import Context, Parser, Repeated, UsageFold, integer, mapping, sequence, string
 from rxchat.dialects.openai_choice import Choice
 from rxchat.dialects.openai_fields import cited, filters, moderations, read_usage, search_hits, usage_formula
 from rxchat.errorbody import error_in, flat_error, provider_error
@@ -18,6 +18,7 @@ from rxchat.events import ChatEvent, Citation, Heartbeat, TextDelta
 from rxchat.framing.frames import SseEvent, StrayText, Undispatched
 from rxchat.response import ChatResponse, FinishReason
 from rxchat.stage import Emit
+from rxchat.templates import Path, Slot
 from rxchat.think_tags import ThinkTagSplitter
 
 __all__ = ["FINISH_REASONS", "OpenAIChatParser"]
@@ -55,6 +56,12 @@ _LOUD = _BESIDE | {"error", "x_groq", "timings", "time_info", "sla_metrics"}
 _LOUD_CHOICE = frozenset({"message", "content_filter_results", "content_filter_result", "usage"})
 _PLAIN_DELTA = frozenset({"content", "role", "token_id", "name"})
 
+# What differs in frames that say one more piece of text, or of the arguments of a call.
+_BESIDE_TEXT: Mapping[Path, Slot] = {("obfuscation",): Slot.PADDING, ("created",): Slot.COUNT, ("choices", 0, "delta", "token_id"): Slot.COUNT}
+_TEXT: Mapping[Path, Slot] = {("choices", 0, "delta", "content"): Slot.TEXT, **_BESIDE_TEXT}
+_CALL: Path = ("choices", 0, "delta", "tool_calls", 0)
+_ARGUMENTS: Mapping[Path, Slot] = {(*_CALL, "index"): Slot.INTEGER, (*_CALL, "function", "arguments"): Slot.TEXT, **_BESIDE_TEXT}
+
 
 class OpenAIChatParser(Parser):
     """
@@ -67,6 +74,7 @@ class OpenAIChatParser(Parser):
         super().__init__(context)
         self._usage = UsageFold(read_usage, usage_formula)
         self._choices: dict[int, Choice] = {}
+        self._quiet: Choice | None = None  # of the last frame, if it was a common one
         self._held: list[ChatEvent] = []  # what came before the step
         self._seen: set[Any] = set()  # what of citations, hits, filter notes and opaque reasoning came already
         self._lists: tuple[Any, Any] = (None, None)  # the source lists of the last frame, mostly repeated in the next
@@ -100,6 +108,7 @@ class OpenAIChatParser(Parser):
 
     def on_event(self, value: Any, event: SseEvent, emit: Emit[ChatEvent]) -> None:
         # First the common frames, one more piece of text or of tool calls and nothing else, in few operations.
+        self._quiet = None
         try:
             (choice,) = value["choices"]
             delta = choice["delta"]
@@ -120,6 +129,7 @@ class OpenAIChatParser(Parser):
             ):
                 text = delta.get("content")
                 if text and type(text) is str and state.answered and state.finish_raw is None and (len(delta) == 1 or delta.keys() <= _PLAIN_DELTA):
+                    self._quiet = state
                     emit(TextDelta(text, None, None, state.index))
                     return
                 if len(delta) == 1 and type(entries := delta.get("tool_calls")) is list and _CHOICE_METADATA.isdisjoint(choice):
@@ -127,10 +137,24 @@ class OpenAIChatParser(Parser):
                     for key in value:
                         if key in _METADATA:
                             self._note(key, value[key])
+                    self._quiet = state
                     for entry in entries:
                         state.calls.take(entry, emit)
                     return
         self._frame(value, event.event, emit)
+
+    def repeats(self, value: Any, event: SseEvent) -> Repeated | None:
+        state = self._quiet
+        if state is None:
+            return None
+        delta = value["choices"][0]["delta"]
+        if "tool_calls" not in delta:
+            choice = state.index
+            return Repeated(_TEXT, lambda text, emit: emit(TextDelta(text, None, None, choice)))
+        entries = delta["tool_calls"]
+        if len(entries) != 1 or entries[0].keys() != {"index", "function"} or entries[0]["function"].keys() != {"arguments"}:
+            return None
+        return Repeated(_ARGUMENTS, state.calls.more)
 
     def on_body(self, value: Any, emit: Emit[ChatEvent]) -> None:
         self._frame(value, "message", emit)

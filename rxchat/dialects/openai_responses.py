@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NoReturn, TypeAlias
 
-from rxchat.dialects.base import Context, Dialect, Parser, UsageFold, mapping, sequence, string
+from rxchat.dialects.base import Context, Dialect, Parser, Repeated, UsageFold, mapping, sequence, string
 from rxchat.dialects.openai_responses_base import Fields, Host, Out
 from rxchat.dialects.openai_responses_content import Block, ContentItem, RefusalBlock, TextBlock, ThinkingBlock
 from rxchat.dialects.openai_responses_fields import filtered, partial_image, read_usage
@@ -28,6 +28,7 @@ from rxchat.framing.frames import SseEvent, StrayText
 from rxchat.outgoing.openai_responses import build
 from rxchat.response import FinishReason
 from rxchat.stage import StreamDone
+from rxchat.templates import Path, Slot
 
 __all__ = ["OPENAI_RESPONSES", "ResponsesParser"]
 
@@ -38,6 +39,9 @@ ENDS = ("completed", "incomplete", "cancelled", "failed")
 
 # Of the response object, what a caller may want and no event says.
 METADATA = ("conversation", "content_filters", "moderation", "service_tier")
+
+# What differs in events that say one more piece.
+PIECE: Mapping[Path, Slot] = {("delta",): Slot.TEXT, ("sequence_number",): Slot.COUNT, ("obfuscation",): Slot.PADDING}
 
 
 class ResponsesParser(Parser):
@@ -72,6 +76,18 @@ class ResponsesParser(Parser):
             self._on_strange(value, event, emit)
         else:
             handler(self, value, emit)
+
+    def repeats(self, value: Any, event: SseEvent) -> Repeated | None:
+        handler = EVENTS.get(str(value.get("type"))) if isinstance(value, dict) else None
+        if handler is None or type(value.get("delta")) is not str:
+            return None
+        if (
+            handler is ResponsesParser._on_text
+            and self._block is not None
+            and self.items.current == (value.get("output_index"), value.get("content_index"))
+        ):
+            return Repeated(PIECE, self._block.say)
+        return Repeated(PIECE, lambda text, emit: handler(self, {**value, "delta": text}, emit))
 
     def on_sentinel(self, event: SseEvent, emit: Out) -> bool:
         """
