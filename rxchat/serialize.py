@@ -2,7 +2,8 @@
 Events and answers as plain dicts and JSON, and back: for logs, gateways, tests (contract section 2).
 
 An event is `{"v": 1, "type": "TEXT_DELTA", "text": "Hi"}`: the version of this format, the tag, and the fields that are not at their default. The parts of
-an answer carry their tag as `part`. Reading is tolerant of what a later version may add and strict with what it knows:
+an answer carry their tag as `part`; those a tool answered with stand under `result_parts`. Reading is tolerant of what a later version may add and strict
+with what it knows:
 
 - an unknown tag reads back as Custom(tag, the other fields), an unknown part as ProviderItemPart(tag, the object), and is written again as it came;
 - unknown fields of known things are ignored; a missing `v` or a higher one is no fault;
@@ -29,9 +30,9 @@ from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, overrid
 
 from rxchat import errors, strictjson
 from rxchat.errors import ProtocolError, RxchatError, Verdict
-from rxchat.events import EVENT_TYPES, ChatEvent, Custom, ErrorEvent
+from rxchat.events import EVENT_TYPES, ChatEvent, Custom, ErrorEvent, ToolResult
 from rxchat.prompt import Role
-from rxchat.response import ChatResponse, FinishReason, Part, ProviderItemPart
+from rxchat.response import ChatResponse, FinishReason, Part, ProviderItemPart, ToolResultPart
 
 __all__ = [
     "VERSION",
@@ -66,7 +67,7 @@ def to_dict(event: ChatEvent, *, responses: bool = True) -> dict[str, Any]:
     An event as a plain dict; `responses=False` leaves out the answer that rides on StepEnd and the terminals, to keep logs small.
     """
     write = (_WHOLE if responses else _SHORT)[type(event)]
-    return {"v": VERSION, "type": event.type, **write(event)}
+    return {"v": VERSION, "type": event.type, **_with_parts(write(event), event)}
 
 
 def from_dict(data: Mapping[str, Any]) -> ChatEvent:
@@ -77,7 +78,7 @@ def from_dict(data: Mapping[str, Any]) -> ChatEvent:
     cls = EVENT_TYPES.get(tag)
     if cls is None:
         return Custom(tag, {name: value for name, value in data.items() if name not in ("v", "type")})
-    event: ChatEvent = _read(data, cls, tag)
+    event: ChatEvent = _read(_without_parts(data, cls), cls, tag)
     if type(event) is ErrorEvent:
         event.error.response = event.response
     return event
@@ -280,7 +281,30 @@ _PART_TAGS = {cls: tag for tag, cls in _PARTS.items()}
 def _write_part(part: Part) -> dict[str, Any]:
     if isinstance(part, ProviderItemPart) and is_foreign(part):
         return dict(part.raw)
-    return {"part": _PART_TAGS[type(part)], **_converter.unstructure(part)}
+    return {"part": _PART_TAGS[type(part)], **_with_parts(_converter.unstructure(part), part)}
+
+
+def _with_parts(written: dict[str, Any], value: Any) -> dict[str, Any]:
+    """
+    What a tool answered in parts stands under a name of its own, so that no JSON a tool returns is ever taken for parts.
+    """
+    result = value.result if type(value) in (ToolResult, ToolResultPart) else None
+    if isinstance(result, list | tuple) and result and all(type(part) in _PART_TAGS for part in result):
+        written.pop("result")
+        written["result_parts"] = [_write_part(part) for part in result]
+    return written
+
+
+def _without_parts(data: Mapping[str, Any], cls: Any) -> Mapping[str, Any]:
+    """
+    The way back: `result` holds the parts.
+    """
+    if cls not in (ToolResult, ToolResultPart) or "result_parts" not in data:
+        return data
+    parts = data["result_parts"]
+    if type(parts) is not list:
+        raise ProtocolError(f"result_parts: {type(parts).__name__} instead of list")
+    return {**data, "result": [_read_part(part, None) for part in parts]}
 
 
 def _read_part(data: Any, _: Any) -> Part:
@@ -288,7 +312,7 @@ def _read_part(data: Any, _: Any) -> Part:
     cls = _PARTS.get(tag)
     if cls is None:
         return ProviderItemPart(tag, dict(data))
-    part: Part = _converter.structure(data, cls)
+    part: Part = _converter.structure(_without_parts(data, cls), cls)
     return part
 
 

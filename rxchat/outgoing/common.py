@@ -25,6 +25,7 @@ __all__ = [
     "bearer",
     "data_url",
     "drop_none",
+    "in_parts",
     "known_tool",
     "merge_extra",
     "pick",
@@ -120,12 +121,26 @@ def pick(metadata: Mapping[str, Any] | None, *names: str) -> dict[str, Any]:
 def result_text(part: ToolResultPart) -> str:
     """
     A tool result as text: a text as it is, parts by their text, anything else as compact JSON.
+
+    A tool has run when this is asked, so media that a protocol has no field for here are no error: the model reads what it cannot be shown.
     """
     if isinstance(part.result, str):
         return part.result
-    if isinstance(part.result, (list, tuple)) and part.result and all(isinstance(item, TextPart) for item in part.result):
-        return "".join(item.text for item in part.result)
+    if in_parts(part.result):
+        return "".join(item.text if isinstance(item, TextPart) else _in_words(item) for item in part.result)
     return dumps(part.result)
+
+
+def in_parts(result: Any) -> bool:
+    """
+    Whether a tool result is a list of texts and media.
+    """
+    return isinstance(result, (list, tuple)) and bool(result) and all(isinstance(item, (TextPart, MediaPart)) for item in result)
+
+
+def _in_words(part: MediaPart) -> str:
+    what = " ".join(word for word in (part.kind, part.mime, part.name) if word)
+    return f"[{what}: {part.url}]" if part.url else f"[{what}, {len(part.content)} bytes, which cannot be shown here]"
 
 
 def tool_names(messages: tuple[Message, ...]) -> dict[str, str]:

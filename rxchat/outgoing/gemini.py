@@ -18,6 +18,7 @@ from rxchat.outgoing.common import (
     ModelCall,
     WireRequest,
     drop_none,
+    in_parts,
     known_tool,
     merge_extra,
     pick,
@@ -149,8 +150,13 @@ def _result(part: ToolResultPart, names: Mapping[str, str]) -> dict[str, Any]:
     name = names.get(part.call_id)
     if name is None:
         raise ConfigurationError(f"the result of call {part.call_id!r} has no call before it to take its name from")
-    plain = part.result if isinstance(part.result, Mapping) else {"error" if part.is_error else "result": part.result}
-    return drop_none(id=wire_id(part.call_id), name=name, response=dict(plain))
+    said: Any = part.result
+    media: list[dict[str, Any]] | None = None
+    if in_parts(said):
+        media = [_media(item) for item in said if isinstance(item, MediaPart)] or None
+        said = "".join(item.text for item in said if isinstance(item, TextPart))
+    plain = said if isinstance(said, Mapping) else {"error" if part.is_error else "result": said}
+    return drop_none(id=wire_id(part.call_id), name=name, response=dict(plain), parts=media)
 
 
 def _said(part: Part, names: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -74,7 +74,7 @@ async def _in_thread(work: Callable[[], Any]) -> Any:
     if error is None:
         return result
     if not isinstance(error, Exception) or isinstance(error, StopIteration):
-        raise RuntimeError(f"{type(error).__name__}: {error}") from error
+        raise RuntimeError(repr(error)) from error
     raise error
 
 

@@ -126,9 +126,9 @@ async def _with_headers(url: str, headers: Mapping[str, str]) -> AsyncIterator[A
     from mcp.client.streamable_http import streamable_http_client
 
     # A server may think for long before it says anything; the tools have their own timeout.
-    async with httpx2.AsyncClient(headers=dict(headers), timeout=httpx2.Timeout(30, read=300)) as http:
-        async with streamable_http_client(url, http_client=http) as streams:
-            yield streams
+    http = httpx2.AsyncClient(headers=dict(headers), timeout=httpx2.Timeout(30, read=300))
+    async with http, streamable_http_client(url, http_client=http) as streams:
+        yield streams
 
 
 async def _tools_of(client: Any, prefix: str, timeout: float | None, authorize: Authorize | None) -> tuple[Tool[..., Any], ...]:

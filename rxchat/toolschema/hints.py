@@ -118,16 +118,16 @@ class Definitions:
         return self.schema(getattr(hint, "__supertype__", None) or hint.__value__)
 
     def _generic(self, hint: Any) -> Schema:
-        return self._container(get_origin(hint), get_args(hint))
+        args = get_args(hint)
+        return {"type": "array", "minItems": 0, "maxItems": 0} if get_origin(hint) is tuple and not args else self._container(get_origin(hint), args)
 
     def _container(self, kind: Any, args: tuple[Any, ...]) -> Schema:
         if kind in _DICTS:
             keys, values = args or (str, Any)
             return {"type": "object"} | self._if_said("propertyNames", keys) | self._if_said("additionalProperties", values)
         if kind is tuple and args and args[-1] is not Ellipsis:
-            args = () if args == ((),) else args
             fixed = [self.schema(arg) for arg in args]
-            return {"type": "array", "minItems": len(fixed), "maxItems": len(fixed)} | ({"prefixItems": fixed, "items": False} if fixed else {})
+            return {"type": "array", "minItems": len(fixed), "maxItems": len(fixed), "prefixItems": fixed, "items": False}
         if kind in _LISTS or kind in _SETS or kind is tuple:
             return {"type": "array"} | self._if_said("items", args[0] if args else Any) | ({"uniqueItems": True} if kind in _SETS else {})
         raise UnsupportedHint(f"{kind} has no JSON Schema")

@@ -160,6 +160,7 @@ def _made_converter() -> Converter:
     converter.register_structure_hook_factory(_is_iterable, _iterable_hook)
     converter.register_structure_hook_factory(typing.is_typeddict, _typed_dict_hook)
     converter.register_structure_hook_factory(_is_named_tuple, _named_tuple_hook)
+    converter.register_unstructure_hook_func(_is_named_tuple, lambda value: [converter.unstructure(item) for item in value])
     converter.register_structure_hook_func(_as_is, lambda value, _: value)
     return converter
 
