@@ -12,7 +12,7 @@ import attrs
 from hypothesis import strategies as st
 
 from rxchat.errors import Verdict
-from rxchat.response import COUNTERS, ChatResponse, Part, TextPart, ThinkingPart, ToolCall
+from rxchat.response import COUNTERS, ChatResponse, Part, TextPart, ThinkingPart, ToolCall, Usage
 from rxchat.testing import Replay, replay
 from rxchat.testing.answers import FakeAnswer
 from rxchat.testing.provider import FakeProvider
@@ -49,6 +49,21 @@ def answers(*kinds: st.SearchStrategy[Part]) -> st.SearchStrategy[FakeAnswer]:
 
 ANY_TEXT = st.builds(TextPart, TEXTS)
 ANY_THINKING = st.builds(ThinkingPart, TEXTS)
+
+
+def usages(*shares: str, total: bool = True) -> st.SearchStrategy[Usage]:
+    """
+    Any counts of input and output, with these shares of theirs, and a total that is their sum or (`total`) said to be more.
+    """
+
+    def made(whole: Sequence[int], parts: Sequence[int | None], more: int) -> Usage:
+        counts: dict[str, Any] = dict(zip(shares, parts, strict=True))
+        cached = sum(counts.get(name) or 0 for name in ("cache_read_tokens", "cache_write_tokens"))
+        given, said = whole[0] + cached, whole[1] + (counts.get("reasoning_tokens") or 0)
+        return Usage(given, said, total_tokens=given + said + (more if total else 0), **counts)
+
+    count = st.integers(0, 10**9)
+    return st.builds(made, st.tuples(count, count), st.tuples(*(st.none() | count for _ in shares)), count)
 
 
 def facts(parts: Iterable[Part], *, ids: bool = True) -> list[Any]:

@@ -47,6 +47,8 @@ from tests.testing.spoken import (
     assert_over_http,
     assert_read_back,
     body_of,
+    read,
+    usages,
 )
 
 with warnings.catch_warnings():
@@ -156,6 +158,17 @@ async def test_completions_are_read_back(name: str) -> None:
             whole = await model.call("Hi", stream=False)
         assert ([answer.parts[0]], answer.reason) == (list(whole.parts), whole.finish_reason)
         assert whole.usage is None or whole.usage.total_tokens == 18
+
+
+@settings(max_examples=30, deadline=None)
+@given(usages("cache_read_tokens", "cache_write_tokens", total=False))
+def test_any_counts(usage: Usage) -> None:
+    """
+    Our counts come back as they were: the wire's formula is turned round (contract P4).
+    """
+    answer = FakeAnswer("Hi.", usage=usage)
+    assert_read_back(answer, read("bedrock-converse", BEDROCK_CONVERSE, answer).response)
+    assert_read_back(answer, read("bedrock-invoke", BEDROCK_INVOKE, answer).response)
 
 
 @settings(max_examples=40, deadline=None)

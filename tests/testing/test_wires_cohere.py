@@ -46,6 +46,7 @@ from tests.testing.spoken import (
     assert_read_back,
     body_of,
     read,
+    usages,
 )
 
 with warnings.catch_warnings():
@@ -148,6 +149,17 @@ def test_ends_that_say_more(finish: FinishReason) -> None:
             assert Verdict.PROVIDER_ERROR == ended.verdict
         else:
             assert_read_back(answer, ended.response, parts=(*answer.parts, ContentFilterPart("toxicity", blocked=True)))
+
+
+@settings(max_examples=30, deadline=None)
+@given(usages("cache_read_tokens", "reasoning_tokens", total=False))
+def test_any_counts(usage: Usage) -> None:
+    """
+    Our counts come back as they were: the wire's formula is turned round (contract P4).
+    """
+    answer = FakeAnswer("Hi.", usage=usage)
+    assert_read_back(answer, read("cohere", COHERE, answer).response)
+    assert_read_back(answer, read("cohere-v1", COHERE_V1, answer).response)
 
 
 @settings(max_examples=40, deadline=None)

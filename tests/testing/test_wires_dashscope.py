@@ -32,6 +32,8 @@ from tests.testing.spoken import (
     assert_over_http,
     assert_read_back,
     body_of,
+    read,
+    usages,
 )
 
 with warnings.catch_warnings():
@@ -82,6 +84,16 @@ async def test_a_filter_is_its_word() -> None:
     content_filter is a finish like another, and nothing more is said of it.
     """
     await assert_over_http("dashscope", FakeAnswer("Half a", finish=FinishReason.CONTENT_FILTER))
+
+
+@settings(max_examples=30, deadline=None)
+@given(usages("cache_read_tokens", "cache_write_tokens", "reasoning_tokens"))
+def test_any_counts(usage: Usage) -> None:
+    """
+    Our counts come back as they were: the wire's formula is turned round (contract P4).
+    """
+    answer = FakeAnswer("Hi.", usage=usage)
+    assert_read_back(answer, read("dashscope", DASHSCOPE, answer, INCREMENTAL).response)
 
 
 @settings(max_examples=40, deadline=None)

@@ -48,6 +48,7 @@ from tests.testing.spoken import (
     assert_read_back,
     body_of,
     read,
+    usages,
 )
 
 with warnings.catch_warnings():
@@ -182,6 +183,17 @@ async def test_without_alt_sse_the_answer_is_an_array() -> None:
     assert GEMINI.choose(asked) is GEMINI_ARRAY
     assert body_of(GEMINI_ARRAY, PLAIN).startswith(b"[{")
     assert body_of(GEMINI_ARRAY, PLAIN).endswith(b"}\n]\n")
+
+
+@settings(max_examples=30, deadline=None)
+@given(usages("cache_read_tokens", "reasoning_tokens"))
+def test_any_counts(usage: Usage) -> None:
+    """
+    Our counts come back as they were: the wire's formula is turned round (contract P4).
+    """
+    answer = FakeAnswer("Hi.", usage=usage)
+    assert_read_back(answer, read("gemini", GEMINI, answer).response)
+    assert_read_back(answer, read("gemini-interactions", GEMINI_INTERACTIONS, answer).response)
 
 
 @settings(max_examples=60, deadline=None)

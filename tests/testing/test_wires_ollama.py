@@ -30,7 +30,10 @@ from tests.testing.spoken import (
     assert_any_cut,
     assert_failures,
     assert_over_http,
+    assert_read_back,
     body_of,
+    read,
+    usages,
 )
 
 with warnings.catch_warnings():
@@ -67,6 +70,16 @@ async def test_ollama_is_read_back(name: str) -> None:
     Streamed and whole over HTTP an answer is what the script says.
     """
     await assert_over_http("ollama", CASES[name])
+
+
+@settings(max_examples=30, deadline=None)
+@given(usages(total=False))
+def test_any_counts(usage: Usage) -> None:
+    """
+    Our counts come back as they were: the wire's formula is turned round (contract P4).
+    """
+    answer = FakeAnswer("Hi.", usage=usage)
+    assert_read_back(answer, read("ollama", OLLAMA, answer).response)
 
 
 @settings(max_examples=40, deadline=None)
