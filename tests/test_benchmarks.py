@@ -6,6 +6,10 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.disconnect import by_close, by_dispose, by_take
+from benchmarks.paced import aiohttp_lines, rxchat_stream
+from benchmarks.paced_server import Pace, served
+from benchmarks.previews import SUBJECTS, text_of
 from benchmarks.workloads import WORKLOADS, Workload, workload
 from rxchat.errors import Verdict
 from rxchat.events import ChatEvent, MediaPartial, ResponseEnd, TextDelta, ThinkingDelta, ToolCallEnd
@@ -64,3 +68,40 @@ def test_it_is_the_same_on_every_run(name: str) -> None:
     tiny = workload(name, TINY[name])
     assert tiny == workload(name, TINY[name])
     assert len(tiny.body) < len(workload(name, 3 * TINY[name]).body)
+
+
+# --- paced streams --------------------------------------------------------------------------------------------------------------------------------
+
+
+async def test_the_paced_server_sends_what_is_asked() -> None:
+    """
+    Each subject sees every event of every stream, each with its stamp.
+    """
+    pace = Pace(200, 5)
+    assert pace == Pace.of(pace.model)
+    async with served() as server:
+        for subject in (rxchat_stream, aiohttp_lines):
+            seen: list[tuple[int, str]] = []
+            await subject(server.url, [pace] * 3, lambda *event, seen=seen: seen.append(event))
+            assert [0] * 5 + [1] * 5 + [2] * 5 == sorted(stream for stream, _ in seen)
+            assert len({stamp for _, stamp in seen}) == 15
+
+
+async def test_the_paced_server_tells_who_left() -> None:
+    """
+    However a client leaves, the server sees it.
+    """
+    async with served() as server:
+        for stream, leaver in enumerate((by_close, by_dispose, by_take)):
+            left = await leaver(server.url, Pace(200, 1_000_000, stream=stream))
+            assert left < await server.left(stream)
+
+
+def test_previews_of_the_benchmark() -> None:
+    """
+    The growing text is of about the size it claims, and every subject can read it.
+    """
+    text = text_of(2000)
+    assert abs(len(text) - 2000) < 100
+    for subject in SUBJECTS.values():
+        subject(text)
