@@ -16,7 +16,7 @@ from rxchat.response import COUNTERS, ChatResponse, Part, TextPart, ThinkingPart
 from rxchat.testing import Replay, replay
 from rxchat.testing.answers import FakeAnswer
 from rxchat.testing.provider import FakeProvider
-from rxchat.testing.wires.base import Wire
+from rxchat.testing.wires.base import Delta, Wire
 
 ROME = ToolCall(id="call_rome", name="weather", arguments_text='{"city":"Róme","days":2}')
 NOW = ToolCall(id="call_now", name="now")
@@ -144,6 +144,16 @@ def assert_failures(dialect: str, wire: Wire, options: Mapping[str, Any] | None 
         kind, body = wire.refusal(status, "not now")
         refused = replay(body, dialect, content_type=kind, status=status)
         assert (Verdict.HTTP_STATUS, "not now") == (refused.verdict, refused.error and refused.error.message)
+
+
+def assert_paced(wire: Wire) -> None:
+    """
+    Each piece of text, thinking and arguments is marked for the pace, and nothing else is.
+    """
+    answer = FakeAnswer("Some text here.", piece=4)
+    marked = [frame for frame in wire.frames(answer) if isinstance(frame, Delta)]
+    assert 4 == len(marked)
+    assert len(marked) < len(list(wire.frames(answer)))
 
 
 def _until_text(dialect: str, wire: Wire, options: Mapping[str, Any] | None) -> bytes:

@@ -45,6 +45,7 @@ from tests.testing.spoken import (
     assert_any_cut,
     assert_failures,
     assert_over_http,
+    assert_paced,
     assert_read_back,
     body_of,
     read,
@@ -200,6 +201,14 @@ def test_what_completions_cannot_say() -> None:
     asked = FakeRequest("bedrock-invoke", "POST", "/model/meta.llama3-8b-instruct-v1%3A0/invoke-with-response-stream", {}, b"{}")
     with pytest.raises(ConfigurationError, match="llama has no way to say ToolCall"):
         body_of(wire_for(asked), CALLS)
+
+
+@pytest.mark.parametrize("wire", [BEDROCK_CONVERSE, BEDROCK_INVOKE])
+def test_pieces_are_marked(wire: Wire) -> None:
+    """
+    `tokens_per_second` counts them.
+    """
+    assert_paced(wire)
 
 
 def test_failures() -> None:

@@ -30,6 +30,7 @@ from rxchat.response import (
 from rxchat.testing.answers import FakeAnswer
 from rxchat.testing.faults import Fault
 from rxchat.testing.provider import FakeProvider
+from rxchat.testing.wires.base import Wire
 from rxchat.testing.wires.cohere import COHERE, COHERE_V1
 from tests.testing.spoken import (
     ANY_TEXT,
@@ -43,6 +44,7 @@ from tests.testing.spoken import (
     assert_any_cut,
     assert_failures,
     assert_over_http,
+    assert_paced,
     assert_read_back,
     body_of,
     read,
@@ -202,6 +204,14 @@ def test_what_v1_cannot_say(words: str) -> None:
     """
     with pytest.raises(ConfigurationError, match=words):
         body_of(COHERE_V1, REFUSED_V1[words])
+
+
+@pytest.mark.parametrize("wire", [COHERE, COHERE_V1])
+def test_pieces_are_marked(wire: Wire) -> None:
+    """
+    `tokens_per_second` counts them.
+    """
+    assert_paced(wire)
 
 
 def test_failures() -> None:

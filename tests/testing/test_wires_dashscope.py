@@ -18,6 +18,7 @@ from rxchat.response import CitationPart, FinishReason, MediaPart, SearchResultP
 from rxchat.testing.answers import FakeAnswer
 from rxchat.testing.faults import Fault
 from rxchat.testing.provider import FakeProvider
+from rxchat.testing.wires.base import Wire
 from rxchat.testing.wires.dashscope import DASHSCOPE, DASHSCOPE_CUMULATIVE
 from tests.testing.spoken import (
     ANY_TEXT,
@@ -30,6 +31,7 @@ from tests.testing.spoken import (
     assert_any_cut,
     assert_failures,
     assert_over_http,
+    assert_paced,
     assert_read_back,
     body_of,
     read,
@@ -118,6 +120,14 @@ def test_what_dashscope_cannot_say(words: str) -> None:
     assert DASHSCOPE.whole is not None
     with pytest.raises(ConfigurationError, match=words):
         DASHSCOPE.whole(REFUSED[words])
+
+
+@pytest.mark.parametrize("wire", [DASHSCOPE, DASHSCOPE_CUMULATIVE])
+def test_pieces_are_marked(wire: Wire) -> None:
+    """
+    `tokens_per_second` counts them.
+    """
+    assert_paced(wire)
 
 
 def test_failures() -> None:

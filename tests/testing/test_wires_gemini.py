@@ -32,6 +32,7 @@ from rxchat.response import (
 from rxchat.testing.answers import FakeAnswer
 from rxchat.testing.faults import Fault
 from rxchat.testing.provider import FakeProvider
+from rxchat.testing.wires.base import Wire
 from rxchat.testing.wires.gemini import GEMINI, GEMINI_ARRAY
 from rxchat.testing.wires.gemini_interactions import GEMINI_INTERACTIONS
 from tests.testing.spoken import (
@@ -45,6 +46,7 @@ from tests.testing.spoken import (
     assert_any_cut,
     assert_failures,
     assert_over_http,
+    assert_paced,
     assert_read_back,
     body_of,
     read,
@@ -236,6 +238,14 @@ def test_a_note_is_no_decision() -> None:
     assert GEMINI.whole is not None
     with pytest.raises(ConfigurationError, match="only a stream"):
         GEMINI.whole(answer)
+
+
+@pytest.mark.parametrize("wire", [GEMINI, GEMINI_ARRAY, GEMINI_INTERACTIONS])
+def test_pieces_are_marked(wire: Wire) -> None:
+    """
+    `tokens_per_second` counts them.
+    """
+    assert_paced(wire)
 
 
 def test_failures() -> None:

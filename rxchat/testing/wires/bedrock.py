@@ -97,15 +97,21 @@ def _stop_reason(answer: FakeAnswer) -> str | None:
 
 
 def _metadata(answer: FakeAnswer) -> Json:
-    findings = [_finding(part) for part in answer.parts if isinstance(part, ContentFilterPart)]
-    trace = {"trace": {"guardrail": {"outputAssessments": {"fake-guardrail": [{"contentPolicy": {"filters": findings}}]}}}} if findings else {}
+    found = [part for part in answer.parts if isinstance(part, ContentFilterPart)]
+    trace = {"trace": {"guardrail": {"outputAssessments": {"fake-guardrail": [_assessment(found)]}}}} if found else {}
     return {"metrics": {"latencyMs": 100}, **_usage(answer.usage), **trace}
 
 
-def _finding(part: ContentFilterPart) -> Json:
-    if part.text is not None:
+def _assessment(found: list[ContentFilterPart]) -> Json:
+    """
+    What a guardrail found: content that it blocked, private data that it masked.
+    """
+    if any(part.text is not None for part in found):
         raise cannot_say(NAME, "the text of a filter")
-    return {"type": part.category, "confidence": "HIGH", "action": "BLOCKED" if part.blocked else "ANONYMIZED", "detected": True}
+    blocked = [{"type": part.category, "confidence": "HIGH", "action": "BLOCKED", "detected": True} for part in found if part.blocked]
+    masked = [{"type": part.category, "match": "masked", "action": "ANONYMIZED", "detected": True} for part in found if not part.blocked]
+    said: Json = {"contentPolicy": {"filters": blocked}} if blocked else {}
+    return said | ({"sensitiveInformationPolicy": {"piiEntities": masked, "regexes": []}} if masked else {})
 
 
 def _usage(usage: Usage | None) -> Json:
