@@ -11,9 +11,13 @@ import pytest
 import reactivex as rx
 from reactivex import operators as ops
 
+from rxchat.client import ChatModel, HttpSettings, Retry
+from rxchat.errors import Verdict
 from rxchat.events import ChatEvent, TextDelta
 from rxchat.records import batch_text, to_records
 from rxchat.testing import VirtualClock
+from tests.client.watching import settled
+from tests.loopback import GOOD, Script, answer, delta, hold, in_turn, loopback
 
 
 async def test_time_passes_only_when_told() -> None:
@@ -176,3 +180,47 @@ async def test_a_loop_of_another_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rxchat.testing.virtual.asyncio.get_running_loop", lambda: bare)
     await clock.settle()
     assert said == ["turned"]
+
+
+# --- the client -----------------------------------------------------------------------------------------------------------------------------------
+
+NONE: dict[str, Any] = {
+    "connect_timeout": None,
+    "first_event_timeout": None,
+    "read_timeout": None,
+    "total_timeout": None,
+    "stall_timeout": None,
+    "retry": None,
+}
+SILENT, HELLO = hold(headers=False), hold(delta("Hello"))
+BUSY = answer(b"{}", status=429, content_type="application/json", headers={"retry-after": "50"})
+DOWN = answer(b"{}", status=500, content_type="application/json")
+
+BUDGETS: list[tuple[str, dict[str, Any], Script, Verdict, float]] = [
+    ("no first event", {"first_event_timeout": 600}, SILENT, Verdict.FIRST_EVENT_TIMEOUT, 600),
+    ("silence", {"read_timeout": 300}, HELLO, Verdict.READ_TIMEOUT, 300),
+    ("all of it", {"total_timeout": 3600}, HELLO, Verdict.TOTAL_TIMEOUT, 3600),
+    ("asked to wait", {"retry": Retry(attempts=2)}, in_turn([BUSY, answer(*GOOD)]), Verdict.COMPLETE, 50),
+    (
+        "waits that grow",
+        {"retry": Retry(first_wait=100, factor=3, longest_wait=1000, jitter=0)},
+        in_turn([DOWN, DOWN, answer(*GOOD)]),
+        Verdict.COMPLETE,
+        400,
+    ),
+    ("too much of it", {"retry": Retry(), "total_timeout": 30}, in_turn([BUSY, answer(*GOOD)]), Verdict.TOTAL_TIMEOUT, 30),
+]
+
+
+@pytest.mark.parametrize(("said", "script", "verdict", "seconds"), [row[1:] for row in BUDGETS], ids=[row[0] for row in BUDGETS])
+async def test_budgets_and_waits_take_no_time(said: dict[str, Any], script: Script, verdict: Verdict, seconds: float) -> None:
+    """
+    Every budget and every wait of the client, over real sockets, at its second (contract D2).
+    """
+    async with loopback(script) as server:
+        clock, over = VirtualClock(quiet=0.03), asyncio.Event()
+        call = ChatModel("test-1", base_url=server.url, settings=HttpSettings(**{**NONE, **said})).open("Hi")
+        call.events.subscribe(on_error=lambda error: over.set(), on_completed=over.set, scheduler=clock.scheduler)
+        await clock.run(over.wait())
+        assert (call.verdict, clock.seconds) == (verdict, seconds)
+        assert await settled() == []
