@@ -19,7 +19,7 @@ from rxchat.testing.answers import FakeAnswer
 from rxchat.testing.faults import Fault
 from rxchat.testing.provider import FakeProvider
 from rxchat.testing.wires.base import Wire
-from rxchat.testing.wires.ollama import OLLAMA
+from rxchat.testing.wires.ollama import OLLAMA, OLLAMA_GENERATE
 from tests.testing.spoken import (
     ANY_TEXT,
     ANY_THINKING,
@@ -93,6 +93,17 @@ def test_any_answer_in_any_cut(answer: FakeAnswer, cut: int) -> None:
     assert_any_cut("ollama", OLLAMA, answer, cut)
 
 
+@pytest.mark.parametrize("name", ["plain", "empty", "length", "thought"])
+def test_generate_is_read_back(name: str) -> None:
+    """
+    /api/generate says texts and thinking by other names, and nothing else.
+    """
+    answer = FakeAnswer(ThinkingPart("hm, well"), "Text.") if name == "thought" else CASES[name]
+    assert_read_back(answer, read("ollama", OLLAMA_GENERATE, answer).response)
+    with pytest.raises(ConfigurationError, match="no way to say tool_calls"):
+        body_of(OLLAMA_GENERATE, CALLS)
+
+
 @pytest.mark.parametrize("words", REFUSED)
 def test_what_ollama_cannot_say(words: str) -> None:
     """
@@ -105,7 +116,7 @@ def test_what_ollama_cannot_say(words: str) -> None:
         OLLAMA.whole(REFUSED[words])
 
 
-@pytest.mark.parametrize("wire", [OLLAMA])
+@pytest.mark.parametrize("wire", [OLLAMA, OLLAMA_GENERATE])
 def test_pieces_are_marked(wire: Wire) -> None:
     """
     `tokens_per_second` counts them.
@@ -146,6 +157,18 @@ def test_the_library_reads_the_stream_and_the_body() -> None:
     assert expected == [call for line in lines for call in _calls(line.message)] == _calls(whole.message)
     for last in (lines[-1], whole):
         assert (True, "stop", 20, 9, "fake-1") == (last.done, last.done_reason, last.prompt_eval_count, last.eval_count, last.model)
+
+
+def test_the_library_generates() -> None:
+    """
+    /api/generate, streamed and not.
+    """
+    with _client(FakeAnswer(ThinkingPart("hm"), "Text.", piece=2)) as client:
+        lines = list(client.generate("fake-1", "Hi", stream=True))
+        whole = client.generate("fake-1", "Hi")
+    assert "Text." == "".join(line.response for line in lines) == whole.response
+    assert "hm" == "".join(line.thinking or "" for line in lines) == whole.thinking
+    assert [("stop", 11, 7)] * 2 == [(last.done_reason, last.prompt_eval_count, last.eval_count) for last in (lines[-1], whole)]
 
 
 def test_the_library_raises_for_errors() -> None:

@@ -1,11 +1,13 @@
 """
-Ollama's /api/chat: NDJSON, or the one object of an answer that is not streamed.
+Ollama's /api/chat and /api/generate: NDJSON, or the one object of an answer that is not streamed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+import attrs
 
 from rxchat.response import FinishReason, MediaPart, Part, TextPart, ThinkingPart, ToolCall, Usage
 from rxchat.testing.answers import FakeAnswer
@@ -13,7 +15,7 @@ from rxchat.testing.asked import FakeRequest
 from rxchat.testing.wires.base import Delta, Wire, cannot_say, json_bytes
 from rxchat.testing.wires.saying import arguments_of, finish_word, metadata_of, refuse_counts, refuse_fields, refuse_total, runs
 
-__all__ = ["OLLAMA"]
+__all__ = ["OLLAMA", "OLLAMA_GENERATE"]
 
 NAME = "ollama"
 _TIME = "2026-01-01T00:00:00.000000Z"
@@ -29,33 +31,75 @@ _FINISH: Mapping[FinishReason, str | None] = {
 Json = dict[str, Any]
 
 
-def _frames(answer: FakeAnswer) -> Iterator[bytes]:
+def _lines(answer: FakeAnswer) -> Iterator[Json]:
+    """
+    The lines of /api/chat.
+    """
     calls = 0
     for several in runs(answer.parts):
         if isinstance(several[0], ToolCall):
-            yield Delta(_line(answer, {"content": "", "tool_calls": _calls(several, calls)}))
+            yield _line(answer, {"content": "", "tool_calls": _calls(several, calls)})
             calls += len(several)
         else:
-            for said in _said(several[0], answer):
-                yield Delta(_line(answer, said))
+            yield from (_line(answer, said) for said in _said(several[0], answer))
     yield _line(answer, {"content": ""}, **_end(answer))
 
 
-def _whole(answer: FakeAnswer) -> bytes:
-    texts = {kind: "".join(part.text for part in answer.parts if isinstance(part, kind)) for kind in (TextPart, ThinkingPart)}
-    calls = _calls([part for part in answer.parts if isinstance(part, ToolCall)], 0)
-    images = [said["images"][0] for part in answer.parts if isinstance(part, MediaPart) for said in _said(part, answer)]
-    for part in answer.parts:
-        if not isinstance(part, ToolCall):
-            list(_said(part, answer))  # what cannot be said is not left out
-    message: Json = {"content": texts[TextPart]}
-    message |= {key: value for key, value in (("thinking", texts[ThinkingPart]), ("tool_calls", calls), ("images", images)) if value}
-    return _line(answer, message, **_end(answer)).rstrip(b"\n")
-
-
-def _line(answer: FakeAnswer, message: Json, **end: Any) -> bytes:
+def _line(answer: FakeAnswer, message: Json, **end: Any) -> Json:
     said = {"model": answer.model, "created_at": _TIME, "message": {"role": "assistant", **message}}
-    return json_bytes(said | (end or {"done": False})) + b"\n"
+    return said | (end or {"done": False})
+
+
+def _joined(answer: FakeAnswer) -> Json:
+    """
+    The one object of an answer that is not streamed.
+    """
+    whole: Json = {"content": ""}
+    for line in _lines(answer):
+        for key, value in line["message"].items():
+            if key != "role":
+                whole[key] = whole.get(key, type(value)()) + value
+    return _line(answer, whole, **_end(answer))
+
+
+def _generated(line: Json) -> Json:
+    """
+    A line as /api/generate has it.
+    """
+    message = line["message"]
+    for key in ("tool_calls", "images"):
+        if message.get(key):
+            raise cannot_say("ollama's /api/generate", key, "/api/chat has them")
+    thinking = {"thinking": message["thinking"]} if message.get("thinking") else {}
+    head = {"model": line["model"], "created_at": line["created_at"], "response": message["content"], **thinking}
+    return head | {key: value for key, value in line.items() if key not in (*head, "message")}
+
+
+def _as_chat(line: Json) -> Json:
+    return line
+
+
+def _wire_of(shape: Callable[[Json], Json]) -> Wire:
+    """
+    Ollama's wire, its lines in that shape.
+    """
+
+    def frames(answer: FakeAnswer) -> Iterator[bytes]:
+        for line in _lines(answer):
+            frame = json_bytes(shape(line)) + b"\n"
+            yield frame if line["done"] else Delta(frame)
+
+    return Wire(
+        content_type="application/x-ndjson",
+        frames=frames,
+        whole=lambda answer: json_bytes(shape(_joined(answer))),
+        error=lambda message: json_bytes({"error": message}) + b"\n",
+        malformed=b'{"model":"fake-1","message":{"role":"assistant","content":"}\n',
+        refusal=lambda status, message: ("application/json; charset=utf-8", json_bytes({"error": message})),
+        heartbeat=None,
+        base="",
+        streams=_streams,
+    )
 
 
 def _said(part: Part, answer: FakeAnswer) -> Iterator[Json]:
@@ -108,14 +152,9 @@ def _streams(request: FakeRequest) -> bool:
     return request.body[:1] != b"{" or request.json.get("stream") is not False
 
 
-OLLAMA = Wire(
-    content_type="application/x-ndjson",
-    frames=_frames,
-    whole=_whole,
-    error=lambda message: json_bytes({"error": message}) + b"\n",
-    malformed=b'{"model":"fake-1","message":{"role":"assistant","content":"}\n',
-    refusal=lambda status, message: ("application/json; charset=utf-8", json_bytes({"error": message})),
-    heartbeat=None,
-    base="",
-    streams=_streams,
-)
+def _choose(request: FakeRequest) -> Wire:
+    return OLLAMA_GENERATE if request.path.partition("?")[0].endswith("/api/generate") else OLLAMA
+
+
+OLLAMA_GENERATE = _wire_of(_generated)
+OLLAMA = attrs.evolve(_wire_of(_as_chat), choose=_choose)
