@@ -69,12 +69,13 @@ if TYPE_CHECKING:
         split_think_tags,
     )
     from rxchat.pipeline import chat_events
+    from rxchat.previews import Preview, PreviewSource, partial_json
     from rxchat.projections import aggregate, citations, media, of_type, safety, text_only, thinking_only, tool_calls, usage
     from rxchat.prompt import JsonSchema, Message, RequestOptions, ToolSpec, audio, file, image
     from rxchat.records import EventRecord, batch_text, to_records
     from rxchat.recovery import recover, recover_with
     from rxchat.response import ChatResponse, FinishReason, ToolCall, Usage
-    from rxchat.structuring import MismatchError, Preview, PreviewSource, json_schema, partial_json, structured
+    from rxchat.structuring import MismatchError, json_schema, structured
     from rxchat.toolschema import tool_spec
     from rxchat.ui import for_ui
 
@@ -182,6 +183,7 @@ _HOMES = (
     "demand",
     "projections",
     "structuring",
+    "previews",
     "records",
     "ui",
     "hub",

@@ -1,9 +1,9 @@
 """
 Strict JSON that grows: a state machine over characters which never reads one twice, and the value as far as it has come.
 
-A text of n characters costs O(n) however it is cut. Nothing is built for a delta: what is read is kept in logs that are only ever appended to, each entry
-with the number of the delta that brought it. A value "as of delta k" is made from them when somebody asks, so that a consumer pays only for what it
-looks at, gets objects of its own, and an old preview stays what it was.
+A text of n characters costs O(n) however it is cut. Nothing is built for a delta: what is read goes into a log
+(jsonlog.py). A value "as of delta k" is made from it when somebody asks, so that a consumer pays only for what it looks at, gets objects of its own, and an
+old preview stays what it was.
 
 It refuses what `strictjson.loads` refuses, with the same words, as soon as nothing that may follow could mend it. What is shown is always the beginning of
 the value: strings as far as their characters are whole, numbers and words once they have ended, a key once its value has begun.
@@ -12,119 +12,19 @@ the value: strings as far as their characters are whole, numbers and words once 
 from __future__ import annotations
 
 import re
-from array import array
-from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from rxchat.errors import InvalidJSONError
+from rxchat.jsonlog import Fields, Items, Text, plain
 from rxchat.strictjson import MESSAGES
 
 __all__ = ["GrowingJson"]
 
-# What has not ended yet ends after every delta.
-_OPEN = 2**62
 # As in strictjson: deeper is refused whatever the limit says, and so are longer integers.
 _DEEPEST = 200
 _DIGITS = 4300
 
-
-# --- what was read --------------------------------------------------------------------------------------------------------------------------------
-
-
-class Items:
-    """
-    An array: its items and the deltas that brought them.
-    """
-
-    __slots__ = ("births", "end", "items")
-
-    def __init__(self) -> None:
-        self.items: list[Any] = []
-        self.births = array("q")
-        self.end = _OPEN
-
-    def count(self, delta: int) -> int:
-        """
-        How many there were.
-        """
-        return len(self.births) if self.end <= delta else bisect_right(self.births, delta)
-
-    def plain(self, delta: int) -> Any:
-        return [plain(item, delta) for item in self.items[: self.count(delta)]]
-
-    def find(self, key: object, delta: int) -> Any:
-        """
-        The item at `key`; KeyError if it was not there.
-        """
-        count = self.count(delta)
-        if type(key) is not int or not -count <= key < count:
-            raise KeyError(key)
-        return self.items[key % count]
-
-
-class Fields(Items):
-    """
-    An object: the same, and where each key stands.
-    """
-
-    __slots__ = ("places",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.places: dict[str, int] = {}
-
-    def plain(self, delta: int) -> Any:
-        return {key: plain(item, delta) for key, item in zip(list(self.places), self.items[: self.count(delta)], strict=False)}
-
-    def find(self, key: object, delta: int) -> Any:
-        place = self.places[key] if isinstance(key, str) else _OPEN
-        if place >= self.count(delta):
-            raise KeyError(key)
-        return self.items[place]
-
-
-class Text:
-    """
-    A string: its pieces, and how long it was after each delta that grew it.
-    """
-
-    __slots__ = ("deltas", "end", "parts", "size", "sizes")
-
-    def __init__(self) -> None:
-        self.parts: list[str] = []
-        self.size = 0
-        self.deltas = array("q")
-        self.sizes = array("q")
-        self.end = _OPEN
-
-    def add(self, piece: str, delta: int) -> None:
-        self.parts.append(piece)
-        self.size += len(piece)
-        if self.deltas and self.deltas[-1] == delta:
-            self.sizes[-1] = self.size
-        else:
-            self.sizes.append(self.size)
-            self.deltas.append(delta)
-
-    def plain(self, delta: int) -> str:
-        text = "".join(self.parts)
-        # Joined once for all who look; another piece may come at any time, so the list stays the same one.
-        self.parts[:] = [text]
-        if self.end <= delta:
-            return text
-        known = bisect_right(self.deltas, delta)
-        return text[: self.sizes[known - 1]] if known else ""
-
-
-def plain(item: Any, delta: int) -> Any:
-    """
-    The value of an item as of a delta, made anew.
-    """
-    return item.plain(delta) if isinstance(item, Items | Text) else item
-
-
-# --- the machine ----------------------------------------------------------------------------------------------------------------------------------
 
 # Takes text and a position in it, gives the position where to go on; what is next is in `_state`.
 _State: TypeAlias = Callable[[str, int], int]
