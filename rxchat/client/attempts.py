@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 import attrs
@@ -242,6 +243,10 @@ class Run(Lifted):
         # Ends the body that failed.
         self._upstream.disposable = self._sequel.wait(self._clock, self._follow)
 
+    def _connected(self, attempt: int) -> None:
+        if attempt == self.budgets.attempt and not self._over and not self._between:
+            self.budgets.connected()
+
     def _follow(self) -> None:
         """
         Send the next request.
@@ -254,7 +259,7 @@ class Run(Lifted):
         self.budgets.asked()
         self._upstream.disposable = body = SingleAssignmentDisposable()
         try:
-            source = self._open_body(self.budgets.connected)
+            source = self._open_body(partial(self._connected, self.budgets.attempt))
         except Exception as error:
             self.on_error(error)
             return

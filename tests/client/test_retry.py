@@ -161,7 +161,7 @@ async def test_what_was_shown_outside_a_step_forbids_nothing() -> None:
     """
     Heartbeat and Raw may come before; ResponseStart comes once, and what the first body held is not continued by the second.
     """
-    hand = Hand.of(retry=STEADY, dialect="anthropic").begin()
+    hand = Hand.of("anthropic", retry=STEADY).begin()
     hand.body.headers().push(ANTHROPIC_PING, ANTHROPIC_ODD, b'data: {"type":"message_start","mes').fail(ConnectionLostError("reset"))
     hand.wait(0.5).body.headers().push(ANTHROPIC)
     assert violations(hand.watcher.items) == []

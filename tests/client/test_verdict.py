@@ -43,6 +43,7 @@ PIECES = {
 # What the outside may do at any moment, by name; a number is time that passes.
 DOES: dict[str, Callable[[Hand], object]] = {
     "connect": lambda hand: hand.body.connect(),
+    "first connect again": lambda hand: hand.bodies[0].connect(),
     "headers": lambda hand: hand.body.headers(),
     "refuse": lambda hand: hand.body.refuse(503),
     "end": lambda hand: hand.body.end(),
@@ -193,6 +194,7 @@ def verdict_in(event: object) -> Verdict | None:
 @example(["headers", "text"], (0, "raise"))
 @example(["hold", 30.0, "release"], None)
 @example(["headers", "text"], (4, "abort"))
+@example(["abort", 1.0, "connect"], None)
 def test_the_verdict_says_what_was_seen(actions: list[str | float], plan: tuple[int, str] | None) -> None:
     """
     V4: bytes, ends, resets, timeouts, aborts and disposals, at any moment, in any order, also from inside on_next.
