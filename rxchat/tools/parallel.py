@@ -7,6 +7,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
+import attrs
+
 from rxchat.response import FinishReason, ToolCall
 from rxchat.tools import invoking
 from rxchat.tools.checking import Refusal
@@ -36,7 +38,7 @@ async def run_calls(
     is not run. ToolError by policy: what came before it in call order has been emitted. Whether by an error, by `emit` or by cancellation: when this ends
     early, no tool goes on.
     """
-    gate = asyncio.Semaphore(policy.parallel)
+    batch = _Batch(tools, finish, policy, asyncio.Semaphore(policy.parallel))
     seen: set[str] = set()
     tasks: list[asyncio.Task[ToolOutcome]] = []
     outcomes: list[ToolOutcome] = []
@@ -44,26 +46,50 @@ async def run_calls(
         if not call.server_executed and not tools.only_offered(call):
             again = bool(call.id) and call.id in seen
             seen.add(call.id)
-            tasks.append(asyncio.create_task(_one(call, again, tools, gate, finish, policy, ToolContext(call, step, response_id))))
+            tasks.append(asyncio.create_task(batch.one(call, ToolContext(call, step, response_id), again)))
     try:
         for task in tasks:
-            outcome = await task
-            outcomes.append(outcome)
+            await asyncio.wait({task})  # not `await task`: a cancellation is for all of them at once, else one that ends would let the next begin
+            outcomes.append(task.result())
             if emit is not None:
-                emit(outcome)
+                emit(outcomes[-1])
     finally:
+        batch.halted = True
         await stop(*tasks, grace=2 * invoking.GRACE)  # each of them gives its tool as long
     return tuple(outcomes)
 
 
-async def _one(
-    call: ToolCall, again: bool, tools: ToolSet, gate: asyncio.Semaphore, finish: FinishReason, policy: ToolPolicy, context: ToolContext
-) -> ToolOutcome:
-    if again:
-        return refused(call, Refusal(ToolFailure.DUPLICATE, f"a call with the id {call.id} was there before, so this one was not run"), policy)
-    found = tools.runnable.get(call.name)
-    if found is None:
-        known = ", ".join(tools.tools) or "none"
-        return refused(call, Refusal(ToolFailure.UNKNOWN_TOOL, f"there is no tool {call.name!r}; there are: {known}"), policy)
-    async with gate:
-        return await run_call(found, call, finish=finish, policy=policy, context=context)
+@attrs.define
+class _Batch:
+    """
+    Calls that wait for each other's places; `halted` once one of them has failed the whole.
+    """
+
+    tools: ToolSet
+    finish: FinishReason
+    policy: ToolPolicy
+    places: asyncio.Semaphore
+    halted: bool = False
+
+    async def one(self, call: ToolCall, context: ToolContext, again: bool) -> ToolOutcome:
+        """
+        One call, when its turn comes.
+        """
+        async with self.places:
+            if self.halted:
+                raise asyncio.CancelledError
+            try:
+                return await self._run(call, context, again)
+            except BaseException:
+                self.halted = True  # before the place is free for the next
+                raise
+
+    async def _run(self, call: ToolCall, context: ToolContext, again: bool) -> ToolOutcome:
+        if again:
+            text = f"a call with the id {call.id} was there before, so this one was not run"
+            return refused(call, Refusal(ToolFailure.DUPLICATE, text), self.policy)
+        found = self.tools.runnable.get(call.name)
+        if found is None:
+            text = f"there is no tool {call.name!r}; there are: {', '.join(self.tools.tools) or 'none'}"
+            return refused(call, Refusal(ToolFailure.UNKNOWN_TOOL, text), self.policy)
+        return await run_call(found, call, finish=self.finish, policy=self.policy, context=context)

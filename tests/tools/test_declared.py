@@ -206,7 +206,7 @@ def test_schema_that_is_none() -> None:
     """
     A schema from elsewhere that is no JSON Schema is told when it is needed.
     """
-    made: Tool[..., Any] = Tool(lambda: None, ToolSpec("x", parameters={"type": "nonsense"}))
+    made: Tool[..., Any] = Tool(nothing, ToolSpec("x", parameters={"type": "nonsense"}))
     with pytest.raises(ConfigurationError, match="tool x is no JSON Schema"):
         _ = made.validator
 
