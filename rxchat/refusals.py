@@ -143,7 +143,7 @@ def _status_error(status: int, headers: Mapping[str, str], clock: Callable[[], f
             headers=headers,
             body=body,
             code=said.code,
-            type=said.type,
+            type=said.type or _type_in(headers),
             request_id=next((headers[name] for name in _REQUEST_IDS if headers.get(name)), said.request_id),
             retry_after=said.retry_after if wait is None else wait,
         )
@@ -152,6 +152,13 @@ def _status_error(status: int, headers: Mapping[str, str], clock: Callable[[], f
         return error
 
     return make
+
+
+def _type_in(headers: Mapping[str, str]) -> str | None:
+    """
+    What kind of failure it is, where AWS says so: a name, maybe with an address behind a colon.
+    """
+    return headers.get("x-amzn-errortype", "").partition(":")[0].strip() or None
 
 
 def _redirect(status: int, headers: Mapping[str, str]) -> str | None:

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
+import struct
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -15,7 +17,7 @@ from typing import Any
 import attrs
 from aiohttp import web
 
-__all__ = ["DONE", "FINISH", "GOOD", "Loopback", "Script", "answer", "delta", "hold", "loopback", "loopback_thread", "raw", "sse"]
+__all__ = ["DONE", "FINISH", "GOOD", "Loopback", "Script", "answer", "delta", "hold", "loopback", "loopback_thread", "raw", "reset", "sse"]
 
 Script = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -183,6 +185,24 @@ def raw(*writes: bytes, reset: bool = False) -> Script:
             transport.write(piece)
             await asyncio.sleep(0)
         transport.abort() if reset else transport.close()
+        return web.Response()
+
+    return script
+
+
+def reset(*writes: bytes) -> Script:
+    """
+    Exactly these bytes on the wire, and when the client has them, a reset (RST, not the orderly end).
+    """
+
+    async def script(request: web.Request) -> web.StreamResponse:
+        transport = request.transport
+        assert transport is not None
+        for piece in writes:
+            transport.write(piece)
+            await asyncio.sleep(0.02)
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        transport.abort()
         return web.Response()
 
     return script

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 import aiohttp
+from aiohttp import http_exceptions
 
 from rxchat.errors import (
     RETRYABLE_STATUS,
@@ -42,6 +43,7 @@ TABLE: tuple[tuple[type[BaseException], Callable[[str], RxchatError], str], ...]
     (aiohttp.NonHttpUrlClientError, ConfigurationError, "{url} is not a web address"),
     (aiohttp.ClientPayloadError, ConnectionLostError, "{host} broke the transfer off before its end"),
     (aiohttp.ServerDisconnectedError, ConnectionLostError, "{host} closed the connection without an answer"),
+    (http_exceptions.HttpProcessingError, FramingError, "{host} does not speak HTTP: {why}"),
     (aiohttp.ClientResponseError, FramingError, "{host} does not speak HTTP: {why}"),
     (aiohttp.ClientError, ConnectionLostError, "the connection to {host} was lost: {why}"),
     (OSError, ConnectionLostError, "the connection to {host} was lost: {why}"),
@@ -79,7 +81,9 @@ def _shown(error: BaseException) -> BaseException | None:
     """
     The cause to show: none that holds headers, address or the key of a connection, which names the proxy's password.
     """
-    if isinstance(error, (aiohttp.ClientResponseError, aiohttp.InvalidURL, ValueError)) and not isinstance(error, ssl.SSLError):
+    if isinstance(error, (aiohttp.ClientResponseError, http_exceptions.HttpProcessingError, aiohttp.InvalidURL, ValueError)) and not isinstance(
+        error, ssl.SSLError
+    ):
         return None
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return error.certificate_error
@@ -106,4 +110,5 @@ def _why(error: BaseException) -> str:
         # asyncio says only whom it called.
         return os.strerror(inner.errno or 0)
     words = getattr(inner, "verify_message", None) or getattr(inner, "strerror", None) or getattr(inner, "message", None) or str(inner)
-    return str(words or type(inner).__name__)
+    # aiohttp's parser shows the bytes at fault on further lines.
+    return str(words or type(inner).__name__).partition("\n")[0].rstrip(":")

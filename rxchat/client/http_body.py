@@ -21,6 +21,7 @@ from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 from yarl import URL
 
+from rxchat.client.connecting import OwnConnector
 from rxchat.client.encodings import accepted
 from rxchat.client.failures import from_aiohttp, proxy_refusal
 from rxchat.client.proxies import Route, route_of
@@ -65,12 +66,6 @@ def watch_connections(session: aiohttp.ClientSession) -> None:
     known: list[aiohttp.TraceConfig] | None = getattr(session, "trace_configs", None)
     if known is not None and CONNECTIONS not in known:
         known.append(CONNECTIONS)
-
-
-class OwnConnector(aiohttp.TCPConnector):
-    """
-    The connector of the sessions made here; one of the caller's has its own proxies and certificates.
-    """
 
 
 def new_session(settings: HttpSettings) -> aiohttp.ClientSession:

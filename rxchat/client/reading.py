@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 
 import aiohttp
+from aiohttp.http_exceptions import HttpProcessingError
 
 from rxchat.client.encodings import Decoder, decoder_for
 from rxchat.client.failures import from_aiohttp
@@ -34,6 +35,7 @@ class Answer:
         self._opened = False
         self._left = b""
         self._since = 0
+        self._watch_connection(response)
 
     async def read(self, size: int | None = None) -> bytes:
         """
@@ -71,9 +73,9 @@ class Answer:
         try:
             data = await self._content.read(size)
         except RuntimeError:
-            # Its connection was closed under it, by whoever closed the session.
-            failure = from_aiohttp(aiohttp.ClientConnectionError("closed"), self._url)
-        except (aiohttp.ClientError, OSError) as error:
+            # Its connection was closed under it, by whoever closed the session, or by aiohttp itself.
+            failure = from_aiohttp(self._why_gone(), self._url)
+        except (aiohttp.ClientError, HttpProcessingError, OSError) as error:
             failure = from_aiohttp(error, self._url)
         else:
             broken = None if data else self._break()
@@ -84,6 +86,30 @@ class Answer:
         if held := self._content._read_nowait(size):
             return held
         raise failure
+
+    def _watch_connection(self, response: aiohttp.ClientResponse) -> None:
+        """
+        Have a reader that waits told of a connection that is gone: aiohttp does not, when it closes one itself over chunks that are none.
+        """
+        closed = getattr(response.connection.protocol if response.connection else None, "closed", None)
+        content = self._content
+
+        def tell(ended: asyncio.Future[None]) -> None:
+            # Asked for, or asyncio complains that nobody did.
+            _ = ended.cancelled() or ended.exception()
+            if not content.is_eof() and content.exception() is None:
+                content.set_exception(self._why_gone())
+
+        if closed is not None:
+            closed.add_done_callback(tell)
+
+    def _why_gone(self) -> BaseException:
+        """
+        What ended the connection of a body that was not at its end.
+        """
+        protocol = getattr(self._content, "_protocol", None)
+        known = None if protocol is None else protocol.exception()
+        return known or aiohttp.ClientConnectionError("closed")
 
     def _break(self) -> BaseException | None:
         """
