@@ -5,5 +5,6 @@ The client: a request by aiohttp, its answer through the pipeline.
 from rxchat.client.call import Call
 from rxchat.client.model import ChatModel
 from rxchat.client.settings import HttpSettings, Retry
+from rxchat.client.timings import Timings
 
-__all__ = ["Call", "ChatModel", "HttpSettings", "Retry"]
+__all__ = ["Call", "ChatModel", "HttpSettings", "Retry", "Timings"]
