@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rxchat.errors import Verdict
 from rxchat.response import COUNTERS, ChatResponse, Part, TextPart, ThinkingPart, ToolCall, Usage
-from rxchat.testing import Replay, replay
+from rxchat.testing import Body, Replay, check_dialect, replay
 from rxchat.testing.answers import FakeAnswer
 from rxchat.testing.provider import FakeProvider
 from rxchat.testing.wires.base import Delta, Wire
@@ -144,6 +144,21 @@ def assert_failures(dialect: str, wire: Wire, options: Mapping[str, Any] | None 
         kind, body = wire.refusal(status, "not now")
         refused = replay(body, dialect, content_type=kind, status=status)
         assert (Verdict.HTTP_STATUS, "not now") == (refused.verdict, refused.error and refused.error.message)
+
+
+def assert_dialect(dialect: str, wire: Wire, cases: Mapping[str, FakeAnswer], options: Mapping[str, Any] | None = None, model: str = "m") -> None:
+    """
+    What is said keeps the whole contract, cut, shortened and damaged; the stream says what the body says.
+    """
+    assert wire.whole is not None
+    pairs = [
+        (
+            Body(body_of(wire, answer), wire.content_type, name, options or {}),
+            Body(wire.whole(answer), "application/json", f"{name} whole", options or {}),
+        )
+        for name, answer in cases.items()
+    ]
+    assert len(cases) == check_dialect(dialect, pairs, samples=4, model=model).pairs
 
 
 def assert_paced(wire: Wire) -> None:

@@ -43,6 +43,7 @@ from tests.testing.spoken import (
     ROME,
     answers,
     assert_any_cut,
+    assert_dialect,
     assert_failures,
     assert_over_http,
     assert_paced,
@@ -209,6 +210,14 @@ def test_pieces_are_marked(wire: Wire) -> None:
     `tokens_per_second` counts them.
     """
     assert_paced(wire)
+
+
+def test_the_contract() -> None:
+    """
+    Every case keeps it.
+    """
+    assert_dialect("bedrock-converse", BEDROCK_CONVERSE, CASES)
+    assert_dialect("bedrock-invoke", BEDROCK_INVOKE, INVOKED, model="anthropic.m")
 
 
 def test_failures() -> None:

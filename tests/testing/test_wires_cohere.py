@@ -42,6 +42,7 @@ from tests.testing.spoken import (
     TEXTS,
     answers,
     assert_any_cut,
+    assert_dialect,
     assert_failures,
     assert_over_http,
     assert_paced,
@@ -212,6 +213,14 @@ def test_pieces_are_marked(wire: Wire) -> None:
     `tokens_per_second` counts them.
     """
     assert_paced(wire)
+
+
+def test_the_contract() -> None:
+    """
+    Every case keeps it.
+    """
+    assert_dialect("cohere", COHERE, CASES)
+    assert_dialect("cohere-v1", COHERE_V1, CASES_V1)
 
 
 def test_failures() -> None:

@@ -29,6 +29,7 @@ from tests.testing.spoken import (
     ROME,
     answers,
     assert_any_cut,
+    assert_dialect,
     assert_failures,
     assert_over_http,
     assert_paced,
@@ -128,6 +129,14 @@ def test_pieces_are_marked(wire: Wire) -> None:
     `tokens_per_second` counts them.
     """
     assert_paced(wire)
+
+
+def test_the_contract() -> None:
+    """
+    Every case keeps it.
+    """
+    assert_dialect("dashscope", DASHSCOPE, CASES, INCREMENTAL)
+    assert_dialect("dashscope", DASHSCOPE_CUMULATIVE, CASES)
 
 
 def test_failures() -> None:

@@ -44,6 +44,7 @@ from tests.testing.spoken import (
     ROME,
     answers,
     assert_any_cut,
+    assert_dialect,
     assert_failures,
     assert_over_http,
     assert_paced,
@@ -246,6 +247,15 @@ def test_pieces_are_marked(wire: Wire) -> None:
     `tokens_per_second` counts them.
     """
     assert_paced(wire)
+
+
+def test_the_contract() -> None:
+    """
+    Every case keeps it.
+    """
+    assert_dialect("gemini", GEMINI, CASES)
+    assert_dialect("gemini", GEMINI_ARRAY, {name: CASES[name] for name in ("all", "found", "run")})
+    assert_dialect("gemini-interactions", GEMINI_INTERACTIONS, STEPS)
 
 
 def test_failures() -> None:
