@@ -177,8 +177,6 @@ class Asking:
         """
         Somebody else rolled the ticket back: end it as Call.abort does (contract D7).
         """
-        if self._over:
-            return
         self._end_request()
         if not self._started:
             self._push(ResponseStart(new_response_id()))

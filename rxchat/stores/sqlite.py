@@ -88,7 +88,16 @@ class SqliteStore(HistoryStore):
         """
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "rxchat sqlite")
-        return await asyncio.wrap_future(self._thread.submit(lambda: work(self._opened())))
+        return await asyncio.wrap_future(self._thread.submit(self._worked, work))
+
+    def _worked(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        connection = self._opened()
+        try:
+            return work(connection)
+        finally:
+            # A disk so broken that not even the rollback went through: the file itself rolls back when it is opened again.
+            if connection.in_transaction:
+                self._close()
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
@@ -110,7 +119,8 @@ class SqliteStore(HistoryStore):
         """
         Look whose file it is before anything of it is changed.
         """
-        fresh = self._is_empty(connection)
+        with _reading(connection):
+            fresh = self._is_empty(connection)
         self._into_wal(connection)
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
         if fresh:
@@ -122,7 +132,7 @@ class SqliteStore(HistoryStore):
 
     def _is_empty(self, connection: sqlite3.Connection) -> bool:
         """
-        Whether there is nothing in the file yet; StoreError if what is there is not ours.
+        Whether there is nothing in the file yet; StoreError if what is there is not ours. In a transaction: another process may just be making it.
         """
         application, version = (_one(connection, f"PRAGMA {name}") for name in ("application_id", "user_version"))
         if application == APPLICATION:

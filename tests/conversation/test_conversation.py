@@ -112,6 +112,15 @@ async def test_commit_comes_first_then_the_end_is_delivered() -> None:
     assert (watcher.items, seen, said(await conversation.history())) == (saying("One."), [["a"]], ["a"])
 
 
+async def test_what_comes_behind_the_end_changes_nothing() -> None:
+    """
+    A model that goes on behind its ResponseEnd is not heard (contract E1).
+    """
+    conversation = Conversation()
+    watcher = await Watcher().watch(conversation.ask(Model([([*saying("One."), TextDelta("more")], RuntimeError("late"))]), "First?")).end()
+    assert (watcher.items, watcher.error, len(await conversation.turns())) == (saying("One."), None, 1)
+
+
 async def test_another_turn_may_begin_inside_the_end() -> None:
     """
     Who hears ResponseEnd may ask the next thing at once.

@@ -237,13 +237,14 @@ async def test_another_process_that_writes_for_too_long(tmp_path: Path) -> None:
     other.close()
 
 
-async def test_a_file_that_is_locked_while_it_is_opened(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lock", ["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"])
+async def test_a_file_that_is_locked_while_it_is_opened(tmp_path: Path, lock: str) -> None:
     """
     The change to WAL waits as long as everything else, and no longer.
     """
     path = tmp_path / "history.db"
     other = sqlite3.connect(path, isolation_level=None)
-    other.execute("BEGIN EXCLUSIVE")
+    other.execute(lock)
     async with SqliteStore(path, busy_timeout=0.05) as store:
         with pytest.raises(StoreError, match="locked"):
             await store.names()
@@ -252,13 +253,30 @@ async def test_a_file_that_is_locked_while_it_is_opened(tmp_path: Path) -> None:
         assert await store.names() == ()
 
 
+async def test_a_transaction_that_cannot_even_be_rolled_back(tmp_path: Path) -> None:
+    """
+    The connection is given up, and the next use opens the file again, as it was.
+    """
+    before = await made(tmp_path / "history.db", "a")
+    async with SqliteStore(tmp_path / "history.db") as store:
+
+        def broken(connection: sqlite3.Connection) -> None:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("DELETE FROM turn")
+            raise sqlite3.OperationalError("disk I/O error")
+
+        with pytest.raises(sqlite3.OperationalError):
+            await store._run(broken)
+        assert await store.load("talk") == before
+
+
 async def test_many_open_a_new_file_at_once(tmp_path: Path) -> None:
     """
     One makes the schema, nobody fails.
     """
-    stores = [SqliteStore(tmp_path / "history.db") for _ in range(6)]
+    stores = [SqliteStore(tmp_path / "history.db") for _ in range(8)]
     results = await asyncio.gather(*(store.commit("talk", turn("a"), epoch=0) for store in stores))
-    assert sorted(result.fresh for result in results) == [False] * 5 + [True]
+    assert sorted(result.fresh for result in results) == [False] * 7 + [True]
     for store in stores:
         await store.aclose()
 
