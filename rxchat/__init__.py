@@ -76,12 +76,30 @@ if TYPE_CHECKING:
     from rxchat.recovery import recover, recover_with
     from rxchat.response import ChatResponse, FinishReason, ToolCall, Usage
     from rxchat.structuring import MismatchError, json_schema, structured
-    from rxchat.toolschema import tool_spec
+    from rxchat.tools import (
+        Allow,
+        Deny,
+        StepContext,
+        Tool,
+        ToolAnswer,
+        ToolFailure,
+        ToolOutcome,
+        ToolPolicy,
+        ToolRequest,
+        ToolSet,
+        mcp_tools,
+        run_call,
+        run_calls,
+        tool,
+        tools_for,
+    )
+    from rxchat.toolschema import ToolContext, tool_spec
     from rxchat.ui import for_ui
 
 __all__ = [
     "RESET",
     "Abort",
+    "Allow",
     "Call",
     "ChatEvent",
     "ChatModel",
@@ -89,6 +107,7 @@ __all__ = [
     "Citation",
     "ContentFilter",
     "Custom",
+    "Deny",
     "ErrorEvent",
     "Event",
     "EventRecord",
@@ -116,6 +135,7 @@ __all__ = [
     "ServerToolResult",
     "ServerToolStart",
     "Status",
+    "StepContext",
     "StepEnd",
     "StepStart",
     "TextDelta",
@@ -126,11 +146,19 @@ __all__ = [
     "ThinkingRedacted",
     "ThinkingSignature",
     "ThinkingStart",
+    "Tool",
+    "ToolAnswer",
     "ToolCall",
     "ToolCallArgsDelta",
     "ToolCallEnd",
     "ToolCallStart",
+    "ToolContext",
+    "ToolFailure",
+    "ToolOutcome",
+    "ToolPolicy",
+    "ToolRequest",
     "ToolResult",
+    "ToolSet",
     "ToolSpec",
     "Usage",
     "UsageUpdate",
@@ -151,6 +179,7 @@ __all__ = [
     "image",
     "json_schema",
     "lift",
+    "mcp_tools",
     "media",
     "normalize",
     "of_type",
@@ -158,6 +187,8 @@ __all__ = [
     "partial_json",
     "recover",
     "recover_with",
+    "run_call",
+    "run_calls",
     "safety",
     "share_events",
     "split_think_tags",
@@ -166,8 +197,10 @@ __all__ = [
     "thinking_only",
     "to_async_iterable",
     "to_records",
+    "tool",
     "tool_calls",
     "tool_spec",
+    "tools_for",
     "usage",
 ]
 
@@ -189,6 +222,7 @@ _HOMES = (
     "hub",
     "recovery",
     "pipeline",
+    "tools",
     "client",
 )
 
