@@ -5,6 +5,11 @@ To test with: bodies cut in every way, replayed without a network, and a check o
 
 raises AssertionError with all that is wrong, or tells what was tried. `replay` reads one body, `cuts` gives the ways to cut it, `grammar_violations` looks at
 events alone, `events_from_marbles` and `marbles_of` draw them in virtual time, and `VirtualClock` makes time pass for streams on a real event loop.
+
+    async with FakeProvider([FakeAnswer("Hello."), Fault(status=503)]) as provider:
+        model = provider.model("anthropic")
+
+is a real server on loopback for the tests of an application: its answers, and what goes wrong with them, are a script.
 """
 
 from __future__ import annotations
