@@ -29,7 +29,7 @@ from rxchat.stores import History, Round, Turn
 if TYPE_CHECKING:
     from rxchat.stage import Emit
 
-__all__ = ["Preview", "Ticket", "TicketState"]
+__all__ = ["PartialAnswer", "Ticket", "TicketState"]
 
 
 class TicketState(StrEnum):
@@ -48,7 +48,7 @@ class TicketState(StrEnum):
 _UNDER_WAY = frozenset({TicketState.WAITING, TicketState.RUNNING, TicketState.COMMITTING})
 
 
-class Preview:
+class PartialAnswer:
     """
     The partial answer, folded when somebody looks: it is shown and never stored.
     """
@@ -108,7 +108,7 @@ class Ticket:
     abandoned: bool = False
     on_abort: Callable[[str], None] | None = attrs.field(default=None, repr=False)
     on_end: Callable[[Ticket], None] | None = attrs.field(default=None, repr=False)
-    _preview: Preview = attrs.field(factory=Preview, init=False, repr=False)
+    _preview: PartialAnswer = attrs.field(factory=PartialAnswer, init=False, repr=False)
     _ended: asyncio.Event = attrs.field(factory=asyncio.Event, init=False, repr=False)
 
     @property
