@@ -2,6 +2,8 @@
 `share_events`: one request, many subscribers (contract D1, D3, E14).
 
 RxPY's own share works too, with RxPY's semantics: there a subscriber that raises takes the item from those behind it, and nobody can be slowed.
+
+One thread: nothing here is locked. A source that pushes from a thread of its own may be shared only while nobody subscribes, leaves or is slow meanwhile.
 """
 
 from __future__ import annotations

@@ -111,11 +111,16 @@ class _Plan:
         return clock
 
 
-def _loop_scheduler() -> abc.SchedulerBase | None:
+def _running_loop() -> asyncio.AbstractEventLoop | None:
     try:
-        return AsyncIOScheduler(asyncio.get_running_loop())
+        return asyncio.get_running_loop()
     except RuntimeError:
         return None
+
+
+def _loop_scheduler() -> abc.SchedulerBase | None:
+    loop = _running_loop()
+    return None if loop is None else AsyncIOScheduler(loop)
 
 
 # --- one subscription -----------------------------------------------------------------------------------------------------------------------------
@@ -160,6 +165,7 @@ class _Recovery:
         self._observer = observer
         self._scheduler = scheduler
         self._clock = plan.clock(scheduler)
+        self._loop = _running_loop()
         self._upstream, self._timer = SerialDisposable(), SerialDisposable()
         self._due: Observable[ChatEvent] | None = None
         self._running = False
@@ -250,11 +256,24 @@ class _Recovery:
         self._attempt += 1
         self._failures += 1
         self._push(Custom(RESET, reset))
-        self._due = source
-        if pause > 0 and self._clock is not None and not self._over:
-            self._timer.disposable = self._clock.schedule_relative(pause, lambda *_: self._run())
-        else:
+
+        def go() -> None:
+            self._due = source
             self._run()
+
+        if pause > 0 and self._clock is not None and not self._over:
+            self._timer.disposable = self._clock.schedule_relative(pause, lambda *_: self._in_the_loop(go))
+        else:
+            go()
+
+    def _in_the_loop(self, go: Callable[[], None]) -> None:
+        """
+        The wait is over, perhaps in a thread of the scheduler's: a request belongs to the loop it was subscribed to in.
+        """
+        if self._loop is None or self._loop is _running_loop():
+            go()
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(go)
 
     # What the subscriber hears ---------------------------------------------------------------------------------------------------------------
 

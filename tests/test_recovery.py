@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from reactivex import Observable, abc
 from reactivex import operators as ops
 from reactivex.disposable import Disposable
+from reactivex.scheduler import ImmediateScheduler
 from reactivex.testing import TestScheduler
 
 from rxchat import (
@@ -392,6 +394,23 @@ def test_retry_after(asked: float | None, longest: float, expected: float | None
         assert 0 <= times[-1] - expected < 0.1
 
 
+def test_a_failure_inside_subscribe_waits_as_well() -> None:
+    """
+    Each attempt at its time, though none of them lets go before it has failed.
+    """
+    scheduler, times = TestScheduler(), list[float]()
+
+    def subscribe(observer: Any, given: Any = None) -> abc.DisposableBase:
+        times.append(scheduler.to_seconds(scheduler.clock))
+        observer.on_error(LOST)
+        return Disposable()
+
+    said = heard(Observable(subscribe).pipe(recover(4, wait=lambda failures: 10.0 * failures)), scheduler)
+    scheduler.start()
+    assert times == [0.0, 10.0, 30.0, 60.0]
+    assert said[-1] is LOST
+
+
 def test_another_model_need_not_wait() -> None:
     """
     The one that failed asked for time, not the next one.
@@ -424,6 +443,36 @@ async def test_the_clock_of_the_loop_or_of_the_caller() -> None:
     assert len(said) == 1
     await clock.advance(1)
     assert isinstance(said[-1], ResponseEnd)
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_clock_of_another_thread(closed: bool) -> None:
+    """
+    What follows its wait happens in the loop again, unless the loop is gone.
+    """
+    threads: list[int] = []
+    scheduler = TestScheduler()
+
+    def subscribe(observer: Any, scheduler: Any = None) -> abc.DisposableBase:
+        threads.append(threading.get_ident())
+        observer.on_error(LOST)
+        return Disposable()
+
+    def in_another_thread() -> None:
+        other = threading.Thread(target=lambda: scheduler.advance_to(10))
+        other.start()
+        other.join()
+
+    async def main() -> None:
+        over = asyncio.Event()
+        Observable(subscribe).pipe(recover(wait=5)).subscribe(on_error=lambda error: over.set(), scheduler=scheduler)
+        if not closed:
+            in_another_thread()
+            await asyncio.wait_for(over.wait(), 5)
+
+    asyncio.run(main())
+    in_another_thread()
+    assert threads == [threading.get_ident()] * (1 if closed else 2)
 
 
 def test_nothing_to_wait_on() -> None:
@@ -664,10 +713,29 @@ ATTEMPTS = st.lists(
 ENDS: dict[str, Exception] = {"retryable": LOST, "final": BROKEN_JSON, "strange": STRANGE}
 
 
-@given(ATTEMPTS, st.integers(1, 6))
-def test_any_run_of_attempts(attempts: list[tuple[list[str], str]], limit: int) -> None:
+def inside_subscribe(stream: Observable[ChatEvent]) -> Observable[ChatEvent]:
     """
-    It is what a loop would say: go on while the failure is retryable and attempts are left.
+    The same, said before its `subscribe` returns.
+    """
+
+    def subscribe(observer: abc.ObserverBase[ChatEvent], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
+        stream.subscribe(observer.on_next, observer.on_error, observer.on_completed, scheduler=ImmediateScheduler())
+        return Disposable()
+
+    return Observable(subscribe)
+
+
+def on_the_clock(stream: Observable[ChatEvent]) -> Observable[ChatEvent]:
+    """
+    The same, in the time of the subscription.
+    """
+    return stream
+
+
+@given(ATTEMPTS, st.integers(1, 6), st.sampled_from([inside_subscribe, on_the_clock]), st.sampled_from([0.0, 5.0]))
+def test_any_run_of_attempts(attempts: list[tuple[list[str], str]], limit: int, make: Any, wait: float) -> None:
+    """
+    It is what a loop would say: go on while the failure is retryable and attempts are left. However the sources push.
     """
     bounded = [*attempts[: limit - 1], attempts[min(limit, len(attempts)) - 1]] if limit <= len(attempts) else [*attempts, ([], "final")]
     expected: list[Any] = []
@@ -683,8 +751,10 @@ def test_any_run_of_attempts(attempts: list[tuple[list[str], str]], limit: int) 
     sources = []
     for n, (texts, end) in enumerate(bounded, 1):
         events: list[ChatEvent] = [ResponseStart(str(n)), *(TextDelta(text) for text in texts)]
-        sources.append(ending(*events) if end == "ends" else failing(ENDS[end], *events))
-    said = heard(each(*sources)[0].pipe(recover(limit, wait=0)))
+        sources.append(make(ending(*events) if end == "ends" else failing(ENDS[end], *events)))
+    scheduler = TestScheduler()
+    said = heard(each(*sources)[0].pipe(recover(limit, wait=wait)), scheduler)
+    scheduler.start()
     assert [("reset", item.data["attempt"], item.data["text"]) if isinstance(item, Custom) else item for item in said] == expected
 
 
@@ -722,6 +792,32 @@ async def test_over_http_the_second_server_answers() -> None:
         assert not any(isinstance(event, ErrorEvent) for event in events)
         assert (len(first.seen), len(second.seen)) == (1, 1)
         assert await settled() == []
+
+
+async def test_over_http_no_key_in_the_reset() -> None:
+    """
+    Many a refusal repeats the key it refuses (contract S).
+    """
+    refusal = answer(b'{"error":{"message":"busy with sk-planted"}}', status=503, content_type="application/json")
+    async with loopback(in_turn([refusal, answer(delta("Whole."), FINISH, DONE)])) as server:
+        events: list[ChatEvent] = []
+        model = ChatModel("test-1", base_url=server.url, api_key="sk-planted", settings=HttpSettings(retry=None))
+        await model.stream("Hi").pipe(recover(wait=0), ops.do_action(events.append), aggregate())
+        (data,) = resets(events)
+        assert data["verdict"] == "HTTP_STATUS"
+        assert "busy with" in data["message"]
+        assert "planted" not in dumps(next(event for event in events if isinstance(event, Custom)))
+
+
+async def test_over_http_a_call_is_one_request() -> None:
+    """
+    Its events cannot be asked for again: that is what the error says, behind the reset.
+    """
+    async with loopback(breaking(delta("Half"))) as server:
+        call = ChatModel("test-1", base_url=server.url).open("Hi")
+        with pytest.raises(ConfigurationError, match="subscribed to once"):
+            await call.events.pipe(recover(wait=0), aggregate())
+        assert (call.verdict, call.response.text) == (Verdict.CONNECTION_LOST, "Half")
 
 
 async def test_over_http_in_virtual_time() -> None:

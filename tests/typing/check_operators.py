@@ -36,6 +36,8 @@ from rxchat import (
     normalize,
     of_type,
     parse,
+    recover,
+    recover_with,
     safety,
     share_events,
     split_think_tags,
@@ -89,6 +91,8 @@ def sharing(events: Observable[ChatEvent]) -> None:
     shared = events.pipe(share_events(replay=16))
     assert_type(shared, Observable[ChatEvent])
     assert_type(shared.pipe(text_only()), Observable[str])
+    assert_type(events.pipe(recover(attempts=3, wait=0), text_only()), Observable[str])
+    assert_type(events.pipe(recover_with(events, when=lambda error: error.retryable)), Observable[ChatEvent])
 
 
 async def waiting(events: Observable[ChatEvent]) -> None:
