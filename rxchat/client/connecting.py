@@ -17,7 +17,7 @@ END = b"\r\n\r\n"
 
 class HeadFirst(ResponseHandler):
     """
-    Has the headers parsed before the body bytes that came with them: else a fault in these, in the same read, takes the whole answer with it (contract E9, E10).
+    Has the headers parsed before the bytes of the body in the same read: else a fault in these takes the whole answer with it (contract E9, E10).
     """
 
     # The last bytes of a head that is not whole yet; None behind it.
@@ -48,4 +48,5 @@ class OwnConnector(aiohttp.TCPConnector):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self._factory = partial(HeadFirst, loop=self._loop)
+        factory: Any = partial(HeadFirst, loop=self._loop)
+        self._factory = factory

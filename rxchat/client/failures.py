@@ -50,6 +50,8 @@ TABLE: tuple[tuple[type[BaseException], Callable[[str], RxchatError], str], ...]
     (Exception, ConfigurationError, "the request cannot be sent: {why}"),
 )
 
+# Those that hold the request's headers or its address. (A wrong certificate is a ValueError too.)
+SHOWING = (aiohttp.ClientResponseError, http_exceptions.HttpProcessingError, aiohttp.InvalidURL, ValueError)
 # What another attempt meets again.
 LASTING = (aiohttp.ServerFingerprintMismatch, aiohttp.ClientConnectorCertificateError)
 
@@ -81,9 +83,7 @@ def _shown(error: BaseException) -> BaseException | None:
     """
     The cause to show: none that holds headers, address or the key of a connection, which names the proxy's password.
     """
-    if isinstance(error, (aiohttp.ClientResponseError, http_exceptions.HttpProcessingError, aiohttp.InvalidURL, ValueError)) and not isinstance(
-        error, ssl.SSLError
-    ):
+    if isinstance(error, SHOWING) and not isinstance(error, ssl.SSLError):
         return None
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return error.certificate_error
