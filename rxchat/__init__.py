@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rxchat.client import Call, ChatModel
+    from rxchat.conversation import Conversation
     from rxchat.demand import to_async_iterable
     from rxchat.errors import RxchatError, Verdict
     from rxchat.events import (
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from rxchat.records import EventRecord, batch_text, to_records
     from rxchat.recovery import recover, recover_with
     from rxchat.response import ChatResponse, FinishReason, ToolCall, Usage
+    from rxchat.stores import MemoryStore, RedisStore, SqliteStore, Turn
     from rxchat.structuring import MismatchError, json_schema, structured
     from rxchat.tools import (
         Allow,
@@ -106,6 +108,7 @@ __all__ = [
     "ChatResponse",
     "Citation",
     "ContentFilter",
+    "Conversation",
     "Custom",
     "Deny",
     "ErrorEvent",
@@ -118,6 +121,7 @@ __all__ = [
     "Limits",
     "MediaDone",
     "MediaPartial",
+    "MemoryStore",
     "Message",
     "MismatchError",
     "Operator",
@@ -125,6 +129,7 @@ __all__ = [
     "Preview",
     "PreviewSource",
     "Raw",
+    "RedisStore",
     "RefusalDelta",
     "RequestOptions",
     "ResponseEnd",
@@ -134,6 +139,7 @@ __all__ = [
     "ServerToolArgsDelta",
     "ServerToolResult",
     "ServerToolStart",
+    "SqliteStore",
     "Status",
     "StepContext",
     "StepEnd",
@@ -160,6 +166,7 @@ __all__ = [
     "ToolResult",
     "ToolSet",
     "ToolSpec",
+    "Turn",
     "Usage",
     "UsageUpdate",
     "Verdict",
@@ -223,7 +230,9 @@ _HOMES = (
     "recovery",
     "pipeline",
     "tools",
+    "stores",
     "client",
+    "conversation",
 )
 
 

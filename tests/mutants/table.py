@@ -332,4 +332,40 @@ MUTANTS: tuple[Mutant, ...] = (
         "elif framing is None:",
         (f"{_REFUSALS}::test_strict_text_raises_at_once", f"{_MODEL}::test_strict_text_never_reads_a_refused_body"),
     ),
+    # --- history --------------------------------------------------------------------------------------------------------------------------------
+    Mutant(
+        "a rolled back ticket commits",
+        "conversation/talk.py",
+        "if ticket.state not in (TicketState.RUNNING, TicketState.FAILED):",
+        "if False:",
+        ("tests/conversation/test_conversation.py::test_a_rolled_back_ticket_is_worth_nothing",),
+    ),
+    Mutant(
+        "calls without results become history",
+        "conversation/talk.py",
+        "if self._accept(response) and not unanswered(turn.rounds):",
+        "if self._accept(response):",
+        ("tests/conversation/test_conversation.py::test_calls_and_results_are_committed_together",),
+    ),
+    Mutant(
+        "replacing fences nobody elsewhere",
+        "conversation/talk.py",
+        "await self.store.supersede(self.name)",
+        "pass",
+        ("tests/conversation/test_conversation.py::test_replace",),
+    ),
+    Mutant(
+        "a request id is stored twice",
+        "stores/memory.py",
+        "if request_id in kept.records:",
+        "if False:",
+        ("tests/stores/test_stores.py::test_a_request_id_is_stored_once",),
+    ),
+    Mutant(
+        "Redis knows no request id",
+        "stores/redis.py",
+        "local at = redis.call('HGET', key, 'request:' .. ARGV[3])",
+        "local at = false",
+        ("tests/stores/test_stores.py::test_a_request_id_is_stored_once",),
+    ),
 )
