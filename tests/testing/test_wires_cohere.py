@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,6 +28,7 @@ from rxchat.response import (
     ToolCall,
     Usage,
 )
+from rxchat.testing import replay
 from rxchat.testing.answers import FakeAnswer
 from rxchat.testing.faults import Fault
 from rxchat.testing.provider import FakeProvider
@@ -120,8 +122,6 @@ def test_v1_is_read_back(name: str) -> None:
     """
     Streamed and whole, v1 says it too.
     """
-    from rxchat.testing import replay
-
     answer = CASES_V1[name]
     assert_read_back(answer, read("cohere-v1", COHERE_V1, answer).response)
     assert COHERE_V1.whole is not None
@@ -233,14 +233,12 @@ def test_failures() -> None:
 
 # --- Cohere's library -----------------------------------------------------------------------------------------------------------------------------
 
-# It reads its own models by a name that pydantic has deprecated, and leaves its connections to the garbage collector.
-_THEIRS = pytest.mark.filterwarnings("ignore:The `__fields__` attribute is deprecated", "ignore:unclosed <socket:ResourceWarning")
+# It reads its own models by a name that pydantic has deprecated.
+_THEIRS = pytest.mark.filterwarnings("ignore:The `__fields__` attribute is deprecated")
 
 
 @contextmanager
 def _client(make: Callable[..., Any], script: Any, dialect: str) -> Iterator[Any]:
-    import httpx
-
     with FakeProvider(script).in_thread() as provider, httpx.Client() as http:
         yield make(api_key="fake-key", base_url=provider.url(dialect), httpx_client=http)
 
