@@ -176,7 +176,7 @@ class FirstEventTimeout(TransportTimeout):
 
 class ReadTimeout(TransportTimeout):
     """
-    No byte within the idle budget, counted from the request, then from each read.
+    No byte within the idle budget, counted from the headers, then from each read (contract P15).
     """
 
     verdict = Verdict.READ_TIMEOUT

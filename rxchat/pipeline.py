@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
 
@@ -155,8 +155,14 @@ class Envelope(Stage[bytes, ChatEvent]):
 
     def _forgiven(self, error: RxchatError) -> None:
         if self.forgive is not None and self.forgive(error):
-            self._body = None
-            raise NextBody from error
+            self.next_body()
+
+    def next_body(self) -> NoReturn:
+        """
+        Leave the body at hand: raises NextBody, through whatever stage calls this.
+        """
+        self._body = None
+        raise NextBody
 
     def _to(self, emit: Emit[ChatEvent]) -> Emit[ChatEvent]:
         """

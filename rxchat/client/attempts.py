@@ -40,7 +40,7 @@ OpenBody: TypeAlias = Callable[[Callable[[], None]], Observable[bytes]]
 @attrs.frozen
 class Ended:
     """
-    A body that is over: why, which attempt it was (from 1), and whether a step of the response had begun.
+    A body that is over: why, which request of the call it was (from 1), and whether it had begun a step of the response.
     """
 
     error: RxchatError
@@ -121,6 +121,9 @@ BLOCKS = frozenset({Group.TEXT, Group.THINKING})
 class Run(Lifted):
     """
     One subscription to a call: bodies in, events out, by one stage.
+
+    When the stage raises NextBody, `sequel` is what follows. Here `follows` sets it for a body that failed. Whoever makes several steps of one response sets it
+    for one that ended well: from a stage between body and tail, which then leaves the body (`Envelope.next_body`); what is said during the wait goes by `call`.
     """
 
     def __init__(
@@ -137,7 +140,9 @@ class Run(Lifted):
         self._plan = plan
         self._clock = clock
         self._scheduler = scheduler
-        self._sequel: Sequel | None = None
+        self.sequel: Sequel | None = None
+        # Whether the first content of the body at hand is still to come.
+        self.watching = True
         self._between = False
         self.busy = False
         self._final = False
@@ -188,18 +193,18 @@ class Run(Lifted):
         """
         if self._plan is None or self._final:
             return False
-        self._sequel = self._plan.after(Ended(error, self.budgets.attempt, self._begun))
-        return self._sequel is not None
+        self.sequel = self._plan.after(Ended(error, self.budgets.attempt, self._begun))
+        return self.sequel is not None
 
-    def noted(self, event: ChatEvent) -> bool:
+    def noted(self, event: ChatEvent) -> None:
         """
-        Told of each event until it says True: the first content has come, the rest is of no interest.
+        Told of each event while it is `watching`.
         """
         content = event.group in CONTENT and not (event.phase is Phase.START and event.group in BLOCKS)
         if content or isinstance(event, StepStart):
             self._begun = True
         self.budgets.event(content)
-        return content
+        self.watching = not content
 
     # The body's side -------------------------------------------------------------------------------------------------------------------------
 
@@ -238,10 +243,10 @@ class Run(Lifted):
         if not isinstance(end, NextBody):
             super()._end(end)
             return
-        assert self._sequel is not None
+        assert self.sequel is not None
         self._between = True
         # Ends the body that failed.
-        self._upstream.disposable = self._sequel.wait(self._clock, self._follow)
+        self._upstream.disposable = self.sequel.wait(self._clock, self._follow)
 
     def _connected(self, attempt: int) -> None:
         if attempt == self.budgets.attempt and not self._over and not self._between:
@@ -253,9 +258,10 @@ class Run(Lifted):
         """
         if self._over:
             return
-        if self._sequel is not None:
-            self._open_body, self._sequel = self._sequel.body or self._open_body, None
-        self._between = False
+        if self.sequel is not None:
+            self._open_body, self.sequel = self.sequel.body or self._open_body, None
+        self._between = self._begun = False
+        self.watching = True
         self.budgets.asked()
         self._upstream.disposable = body = SingleAssignmentDisposable()
         try:

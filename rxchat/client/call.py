@@ -230,14 +230,12 @@ class _Supervised(Stage[bytes, ChatEvent]):
         call, shown, ended = self._call, self._call._shown, self._ended
         run = call._run
         assert run is not None
-        fresh = True
 
         def through(event: ChatEvent) -> None:
-            nonlocal fresh
             if event.terminal:
                 ended(event)
-            elif fresh and type(event) is not ResponseStart:
-                fresh = not run.noted(event)
+            elif run.watching and type(event) is not ResponseStart:
+                run.noted(event)
             if shown(event):
                 emit(event)
             # Behind an END others may have to follow: the blocks of a step close together. Behind a terminal there is nothing to end.

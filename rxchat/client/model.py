@@ -147,7 +147,7 @@ class ChatModel:
         """
         if self._session or self._own:
             raise ConfigurationError("the connections of this model belong to the loop that made them: use `model.stream(...)` there")
-        return SyncIterator(lambda: self.stream(prompt, event_filter=event_filter, tools=tools, **request))
+        return SyncIterator(self.stream(prompt, event_filter=event_filter, tools=tools, **request))
 
     async def aclose(self) -> None:
         """

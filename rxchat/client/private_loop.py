@@ -96,8 +96,8 @@ class _Handover(Generic[T]):
     Methods in two groups: those of the loop's thread, and those of the consumer's. `_change` guards what both touch.
     """
 
-    def __init__(self, make: Callable[[], Observable[T]]) -> None:
-        self._make = make
+    def __init__(self, source: Observable[T]) -> None:
+        self._source = source
         self._items: deque[T] = deque()
         self._change = threading.Condition()
         self._failure: BaseException | None = None
@@ -124,7 +124,7 @@ class _Handover(Generic[T]):
         self._ended, self._loop = ended, asyncio.get_running_loop()
         if not self._left:
             scheduler: abc.SchedulerBase | None = carrying(self._valve, None)
-            self._upstream.disposable = self._make().subscribe(self._on_next, self._end, self._end, scheduler=scheduler)
+            self._upstream.disposable = self._source.subscribe(self._on_next, self._end, self._end, scheduler=scheduler)
             await ended.wait()
         self._upstream.dispose()
         self._loop = None
@@ -208,8 +208,8 @@ class SyncIterator(Iterator[T]):
     thread. A failure is raised behind the last item. ConfigurationError on a private loop.
     """
 
-    def __init__(self, make: Callable[[], Observable[T]]) -> None:
-        self._handover = _Handover(make)
+    def __init__(self, source: Observable[T]) -> None:
+        self._handover = _Handover(source)
         self._begun = False
         self._closed = False
 

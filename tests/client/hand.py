@@ -16,6 +16,7 @@ from reactivex.scheduler import VirtualTimeScheduler
 from rxchat.client.call import Call, Exchange
 from rxchat.client.settings import HttpSettings
 from rxchat.demand import Valve, ValveScheduler
+from rxchat.errors import ConfigurationError
 from rxchat.filters import all_events, guarded
 from rxchat.pipeline import Head, response_stage
 from tests.client.watching import Watcher
@@ -93,6 +94,7 @@ class Hand:
     watcher: Watcher = attrs.field(factory=Watcher)
     bodies: list[Body] = attrs.field(factory=list)
     head: Head = STREAM
+    unbuildable: bool = False
 
     @classmethod
     def of(cls, dialect: str = "openai-chat", /, **settings: Any) -> Hand:
@@ -110,6 +112,8 @@ class Hand:
         """
         A request.
         """
+        if self.unbuildable:
+            raise ConfigurationError("this request cannot be built")
 
         def subscribe(observer: abc.ObserverBase[bytes], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
             body = Body(self, observer, on_connected, self.now)

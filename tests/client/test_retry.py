@@ -184,6 +184,17 @@ async def test_what_the_first_body_still_says_is_not_heard() -> None:
     assert hand.call.response.text == "Hel"
 
 
+async def test_a_request_that_cannot_be_built_again_is_told() -> None:
+    """
+    Nobody waits for ever.
+    """
+    hand = Hand.of(retry=STEADY).begin()
+    hand.body.refuse(503)
+    hand.unbuildable = True
+    hand.wait(1)
+    assert (hand.types, type(hand.watcher.error), hand.watcher.failed) == (["RESPONSE_START", "ERROR"], ConfigurationError, 1)
+
+
 # --- the waits ------------------------------------------------------------------------------------------------------------------------------------
 
 NO_DICE = random.Random(1)

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from reactivex import Observable
 
 from rxchat.client import ChatModel, HttpSettings
-from rxchat.client.private_loop import HIGH, on_a_private_loop
+from rxchat.client.private_loop import HIGH, SyncIterator, on_a_private_loop
 from rxchat.errors import ConfigurationError, IncompleteStreamError
 from rxchat.events import ErrorEvent, TextDelta, UsageUpdate
 from rxchat.filters import by_type
@@ -113,6 +114,27 @@ def test_a_request_that_cannot_be_built_is_raised() -> None:
     """
     with pytest.raises(ConfigurationError, match="there is no request option colour"):
         next(ChatModel("m", base_url="http://127.0.0.1:1").stream_sync("Hi", colour="red"))
+    assert threads() == []
+
+
+def test_a_filter_that_is_none_is_refused_at_once() -> None:
+    """
+    In this thread, before anything begins.
+    """
+    with pytest.raises(ConfigurationError):
+        ChatModel("m", base_url="http://127.0.0.1:1").stream_sync("Hi", event_filter=3)  # type: ignore[arg-type]
+
+
+def test_whatever_ends_the_loop_ends_the_for() -> None:
+    """
+    Nobody waits for a thread that is dead.
+    """
+
+    def subscribe(observer: object, scheduler: object = None) -> Any:
+        raise SystemExit(3)
+
+    with pytest.raises(SystemExit):
+        next(SyncIterator(Observable(subscribe)))
     assert threads() == []
 
 
