@@ -4,7 +4,6 @@ DashScope's wires: read back by our models and by dashscope's own library.
 
 from __future__ import annotations
 
-import gc
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -161,8 +160,6 @@ def _asked(script: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
             return dashscope.Generation.call(api_key="fake-key", model="fake-1", messages=[message], result_format="message", **how)
 
         yield ask
-        # It keeps its connections for the garbage collector: let that be here, where it is no error.
-        gc.collect()
 
 
 def _counted(usage: Any) -> tuple[Any, ...]:
@@ -170,7 +167,6 @@ def _counted(usage: Any) -> tuple[Any, ...]:
     return usage["input_tokens"], usage["output_tokens"], usage["total_tokens"], *details
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("incremental", [True, False])
 def test_the_library_reads_the_stream(incremental: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """
@@ -194,7 +190,6 @@ def test_the_library_reads_the_stream(incremental: bool, monkeypatch: pytest.Mon
     assert "fake-answer-1" == frames[-1].request_id
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_the_library_reads_the_body_and_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     An answer that is not streamed; a refusal with its status, code and words; an error in the middle behind what came before.
