@@ -1,5 +1,5 @@
 """
-What keeps a call from being run (contract T2, P3), each said so that the model can do better: cause, and where.
+What keeps a call from being run (contract T2, P3, P10), each said so that the model can do better: cause, and where.
 """
 
 from __future__ import annotations
@@ -37,11 +37,15 @@ def refusal_of(tool: Tool[..., object], call: ToolCall, finish: FinishReason) ->
     """
     The first thing that stands against running this call, None if nothing does.
     """
-    for check in (_not_whole, _not_finished, _wrong_kind):
+    for check in (_run_there, _not_whole, _not_finished, _wrong_kind):
         refusal = check(tool, call, finish)
         if refusal is not None:
             return refusal
     return None if tool.free_form else _not_json(call) or _not_valid(tool, call)
+
+
+def _run_there(tool: Tool[..., object], call: ToolCall, finish: FinishReason) -> Refusal | None:
+    return Refusal(ToolFailure.SERVER_EXECUTED, f"the provider ran {call.name} itself, so it was not run again") if call.server_executed else None
 
 
 def _not_whole(tool: Tool[..., object], call: ToolCall, finish: FinishReason) -> Refusal | None:

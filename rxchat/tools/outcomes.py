@@ -29,6 +29,7 @@ class ToolFailure(StrEnum):
     UNAUTHORIZED = "unauthorized"
     UNKNOWN_TOOL = "unknown_tool"
     DUPLICATE = "duplicate"  # a call with this id was there before
+    SERVER_EXECUTED = "server_executed"  # the provider ran it itself (contract P10)
     TIMEOUT = "timeout"
     RAISED = "raised"
     UNSENDABLE = "unsendable"  # the tool ran, but what it returned cannot be said

@@ -65,6 +65,7 @@ def broken(schema: dict[str, Any]) -> Tool[..., Any]:
 
 NULL_ONLY = broken({"properties": {"a/b~": {"type": "null"}}})
 KS_ARE_NULL = broken({"additionalProperties": False, "patternProperties": {"^k": {"type": "null"}}})
+THERE = attrs.evolve(a_call("weather", place={"city": "Rome"}), server_executed=True)
 WHOLE = '{"place":{"city":"Rome"}}'
 
 
@@ -84,6 +85,7 @@ REFUSALS: list[tuple[str, Tool[..., Any], ToolCall, FinishReason, ToolFailure, s
         for reason in FinishReason
         if not reason.complete
     ],
+    ("run there", weather, THERE, FinishReason.STOP, ToolFailure.SERVER_EXECUTED, "the provider ran weather itself"),
     ("text for arguments", weather, free_text("weather", "Rome"), FinishReason.STOP, ToolFailure.KIND, "takes arguments, not free-form text"),
     ("arguments for text", patch, a_call("patch", text="x"), FinishReason.STOP, ToolFailure.KIND, "takes free-form text, not arguments"),
     ("not JSON", weather, said('{"place": nope}'), FinishReason.STOP, ToolFailure.INVALID_JSON, "at byte 11"),

@@ -52,6 +52,16 @@ class Tree:
     children: list[Tree] = field(default_factory=list)
 
 
+@attrs.frozen
+class Chain:
+    """
+    One that refers to itself in a union.
+    """
+
+    value: int
+    rest: Chain | list[Chain] | None = None
+
+
 class Options(TypedDict):
     """
     How.
@@ -151,6 +161,7 @@ KINDS: list[tuple[Any, dict[str, Any] | None, Any, Any]] = [
     (abc.Mapping[str, Any], {"type": "object"}, {"a": [1]}, {"a": [1]}),
     (Point, None, {"x": 1, "seen": "2026-01-02T12:00:00Z"}, Point(1, 0, NOON)),
     (Tree, None, {"name": "a", "children": [{"name": "b"}]}, Tree("a", [Tree("b")])),
+    (Chain, None, {"value": 1, "rest": {"value": 2, "rest": [{"value": 3}]}}, Chain(1, Chain(2, [Chain(3)]))),
     (Options, None, {"deep": False}, {"deep": False}),
     (Loose, None, {"must": "a", "may": {"x": 1}}, {"must": "a", "may": Point(1)}),
     (Pair, None, [1, "2026-01-02"], Pair(1, NOON.date())),
