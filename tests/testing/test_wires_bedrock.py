@@ -103,6 +103,8 @@ INVOKED = {
     "uncounted": FakeAnswer("Hi.", usage=None),
     "all": FakeAnswer(ThinkingPart("hm, well", "c2ln"), RedactedThinkingPart("c2VhbGVk"), "Text.", ROME, NOW, usage=COUNTED, piece=3),
     "length": FakeAnswer("Half a", finish=FinishReason.LENGTH),
+    "refused": FakeAnswer(RefusalPart("I will not.")),
+    "paused": FakeAnswer("Wait", finish=FinishReason.PAUSE),
 }
 COMPLETED = {
     "amazon.titan-text-express-v1": (PLAIN, FakeAnswer("Half a", finish=FinishReason.LENGTH)),

@@ -82,13 +82,10 @@ def _metrics(usage: Usage | None) -> Json:
 
 def _claude(answer: FakeAnswer) -> Iterator[Json]:
     """
-    The events of Messages without their frames; this service says no pings.
+    The events of Messages out of their frames.
     """
     for frame in ANTHROPIC.frames(answer):
-        data = frame.partition(b"data: ")[2]
-        value = loads(data) if data else {}
-        if value and value.get("type") != "ping":
-            yield value
+        yield loads(frame.partition(b"data: ")[2])
 
 
 def _nova(answer: FakeAnswer) -> Iterator[Json]:
