@@ -10,22 +10,27 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import aiohttp
 import attrs
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from reactivex import operators as ops
 
 from rxchat.client.settings import HttpSettings
 from rxchat.dialects import get_dialect
 from rxchat.errors import ConfigurationError, ConnectionLostError, HTTPStatusError, RxchatError, TransportTimeout, Verdict
+from rxchat.events import ChatEvent, ResponseEnd, ResponseStart, StepEnd
 from rxchat.presets import PRESETS
 from rxchat.response import FinishReason, MediaPart, TextPart, ToolCall, Usage
 from rxchat.testing import FakeAnswer, FakeBody, FakeProvider, FakeRequest, Fault, Faulty, Replay, replay
 from rxchat.testing.bodies import MEDIA_TYPES
 from rxchat.testing.provider import Entry, Script
-from rxchat.testing.wires import WIRES, get_wire, wire_for
+from rxchat.testing.serving import writes_of
+from rxchat.testing.wires import WIRES, Delta, get_wire, wire_for
 from tests.shared_data import EXHAUSTIVE, shared
 
 ONCE = HttpSettings(retry=None)
@@ -53,13 +58,13 @@ class Told:
     request: FakeRequest
 
 
-async def ask(dialect: str, entry: Entry, settings: HttpSettings = ONCE, **request: Any) -> Told:
+async def ask(dialect: str, entry: Entry, transfer: HttpSettings = ONCE, **request: Any) -> Told:
     """
     One request of our model.
     """
     async with asyncio.timeout(20), FakeProvider([entry]) as provider:
         try:
-            answer = await provider.model(dialect, settings=settings).call("Hi", **request)
+            answer = await provider.model(dialect, settings=transfer).call("Hi", **request)
         except RxchatError as error:
             partial = error.response
             if isinstance(error, TransportTimeout):
@@ -308,6 +313,41 @@ async def test_writes() -> None:
     assert [1, 20, 300, 300] == sizes[:4]
     assert all(size == 300 for size in sizes[2:-1])
     assert sizes[-1] <= 300
+
+
+@given(st.lists(st.binary(max_size=9) | st.builds(Delta, st.binary(max_size=9)), max_size=9), st.lists(st.integers(1, 7), min_size=1, max_size=4))
+def test_any_writes(frames: list[bytes], sizes: list[int]) -> None:
+    """
+    Whatever the sizes, the same bytes in writes of them; and each delta is waited for once, before its bytes.
+    """
+    told = list(writes_of(frames, sizes))
+    writes = [write for write in told if write is not None]
+    wanted = [*sizes, *(sizes[-1:] * len(writes))][: len(writes)]
+    assert b"".join(frames) == b"".join(writes)
+    assert wanted[:-1] == [len(write) for write in writes][:-1]
+    assert not writes or 0 < len(writes[-1]) <= wanted[-1]
+    marked = [frame for frame in frames if isinstance(frame, Delta)]
+    assert len(marked or frames) == told.count(None)
+
+
+@pytest.mark.parametrize("dialect", ["openai-chat", "openai-responses", "anthropic", "mistral"])
+async def test_any_writes_same_events(dialect: str) -> None:
+    """
+    However it was written, our model tells the same events.
+    """
+    chance = Random(7)
+    sizes = [[chance.randrange(1, 60) for _ in range(6)] for _ in range(8)]
+    async with FakeProvider([ANSWER, *(ANSWER.with_fault(Fault(writes=some)) for some in sizes)]) as provider, provider.model(dialect) as model:
+        whole, *others = [await model.stream("Hi").pipe(ops.filter(untold), ops.to_list()) for _ in range(9)]
+        assert len(whole) > 5
+        assert all(whole == other for other in others)
+
+
+def untold(event: ChatEvent) -> bool:
+    """
+    Whether an event holds no response, whose id is another one each time.
+    """
+    return not isinstance(event, ResponseStart | StepEnd | ResponseEnd)
 
 
 async def test_close_delimited() -> None:
