@@ -101,12 +101,14 @@ class Asking:
     def _on_next(self, event: ChatEvent) -> None:
         if self._over or self._held:
             return
-        self._ticket.observe(event)
         if isinstance(event, ResponseEnd):
             self._answered(event)
             return
         if event.terminal:
             self._ticket.roll_back()
+        else:
+            # Not the end: until the commit begins, an abort may still take its place.
+            self._ticket.observe(event)
         self._push(event)
 
     def _on_error(self, error: Exception) -> None:

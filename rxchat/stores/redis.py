@@ -11,7 +11,8 @@ cluster may spread the names. What a commit that returned survives is the server
 | snapshots only, or nothing | what came behind the last snapshot is gone | the same |
 
 Replicas follow asynchronously: a failover may lose the last commits whatever the setting. `maxmemory-policy` must be `noeviction`, or Redis itself may throw
-conversations away. Where the reply of a commit is lost with its connection, it is sent once more: a request id is stored once.
+conversations away. Where the reply of a commit is lost with its connection, it is sent once more: a request id is stored once. Where that of another change is
+lost, a SupersededError may mean that the change itself was made: load and look.
 """
 
 from __future__ import annotations

@@ -523,6 +523,21 @@ async def test_abort_from_inside() -> None:
     assert (watcher.completed, await conversation.history()) == (1, before)
 
 
+async def test_abort_between_the_end_and_the_commit() -> None:
+    """
+    The answer is whole, but not history, and does not become it: Abort in the place of ResponseEnd.
+    """
+    conversation, before = await seeded()
+    model = Model()
+    watcher = Watcher().watch(conversation.ask(model, "Second?"))
+    await turns_of()
+    model.asked[0].say(*saying("Two."), end=True)
+    assert conversation.abort("no") is True
+    await turns_of()
+    assert (violations(watcher.items), type(watcher.items[-1]), watcher.items[-1].response.text) == ([], Abort, "Two.")
+    assert (watcher.completed, await conversation.history(), no_tasks()) == (1, before, [])
+
+
 # --- calls of the client --------------------------------------------------------------------------------------------------------------------------
 
 RESULT = Message.tool("call_1", "sun")
