@@ -270,13 +270,13 @@ async def test_a_slow_async_for_is_a_stall(serve: Serve) -> None:
     The usual consumer: nothing is lost, nobody is timed out for it.
     """
     server = await serve(answer(*[delta("x")] * 2000, FINISH, DONE))
-    model = ChatModel("m", base_url=server.url, settings=HttpSettings(stall_timeout=0.05, read_timeout=0.2, retry=None, read_size=64))
+    model = ChatModel("m", base_url=server.url, settings=HttpSettings(stall_timeout=0.05, read_timeout=0.3, retry=None, read_size=64))
     call = model.open("Hi")
     stalled, count = False, 0
     async for event in call.events.pipe(to_async_iterable(8, 2)):
         count += event.type == "TEXT_DELTA"
         if count == 20 and not stalled:
-            await asyncio.sleep(0.4)
+            await asyncio.sleep(0.5)
             stalled = call.stalled
     assert (stalled, count, call.verdict, call.stalled) == (True, 2000, Verdict.COMPLETE, False)
     assert (call.timings.stalled or 0) >= 0.3
@@ -401,7 +401,7 @@ async def test_no_read_timeout_while_bytes_come(serve: Serve) -> None:
         return response
 
     server = await serve(slow)
-    response = await ChatModel("m", base_url=server.url, settings=HttpSettings(read_timeout=0.3, retry=None)).call("Hi")
+    response = await ChatModel("m", base_url=server.url, settings=HttpSettings(read_timeout=0.45, retry=None)).call("Hi")
     assert response.verdict is Verdict.COMPLETE
 
 
@@ -412,8 +412,8 @@ async def test_a_subscriber_that_is_slow_is_no_silence(serve: Serve) -> None:
     import time
 
     server = await serve(answer(delta("Hel"), delta("lo"), FINISH, DONE))
-    call = ChatModel("m", base_url=server.url, settings=HttpSettings(read_timeout=0.1, retry=None)).open("Hi")
-    watcher = Watcher(on_next=lambda event: time.sleep(0.15) if event.type == "TEXT_DELTA" else None)
+    call = ChatModel("m", base_url=server.url, settings=HttpSettings(read_timeout=0.3, retry=None)).open("Hi")
+    watcher = Watcher(on_next=lambda event: time.sleep(0.4) if event.type == "TEXT_DELTA" else None)
     await watcher.watch(call.events).end()
     assert (watcher.error, call.response.text) == (None, "Hello")
 
