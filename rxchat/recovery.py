@@ -161,7 +161,6 @@ class _Recovery:
     def __init__(self, plan: _Plan, rest: Iterator[tuple[int, Observable[ChatEvent]]], observer: Any, scheduler: abc.SchedulerBase | None) -> None:
         self._plan = plan
         self._rest = rest
-        # RxPY's AutoDetachObserver; `is_stopped` tells that the subscriber has left.
         self._observer = observer
         self._scheduler = scheduler
         self._clock = plan.clock(scheduler)
@@ -190,7 +189,7 @@ class _Recovery:
             return
         self._running = True
         try:
-            while self._due is not None and not self._over and not self._observer.is_stopped:
+            while self._due is not None and not self._over:
                 source, self._due = self._due, None
                 self._shown = _Shown()
                 attempt = SingleAssignmentDisposable()

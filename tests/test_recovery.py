@@ -523,10 +523,22 @@ def test_disposed_in_the_wait_or_in_an_attempt() -> None:
         assert LOST not in said
 
 
+async def test_nothing_is_left_of_a_wait() -> None:
+    """
+    Disposal takes its timer back.
+    """
+    clock = VirtualClock()
+    subscription = failing(LOST).pipe(recover(wait=3600)).subscribe(lambda event: None, scheduler=clock.scheduler)
+    await clock.settle()
+    assert clock.scheduler.next_due() is not None
+    subscription.dispose()
+    assert clock.scheduler.next_due() is None
+
+
 @pytest.mark.parametrize(("count", "asks"), [(1, 1), (2, 1), (3, 1), (4, 2)])
 def test_take_leaves_everywhere(count: int, asks: int) -> None:
     """
-    Also in the reset, and with sources that push inside `subscribe` (contract D4).
+    Also in the reset (contract D4).
     """
     source, asked = each(failing(LOST, ResponseStart("r1"), TextDelta("a")), ending(ResponseStart("r2")))
     said = heard(source.pipe(recover(wait=0), ops.take(count)))
