@@ -18,7 +18,8 @@ import pytest
 
 from rxchat import local
 from rxchat.cli import main
-from rxchat.client import ChatModel
+from rxchat.cli.connection import budgets
+from rxchat.client import ChatModel, HttpSettings
 from rxchat.errors import ConnectError
 from tests.loopback import DONE, FINISH, GOOD, Script, answer, delta, frame, hold, loopback_thread, raw
 from tests.shared_data import ROOT
@@ -198,10 +199,20 @@ def test_standard_input_that_is_not_utf_8(capsys: pytest.CaptureFixture[str], mo
 
 def test_a_server_that_never_answers(capsys: pytest.CaptureFixture[str]) -> None:
     """
-    Is waited for as long as --timeout says.
+    Is waited for as long as --timeout says, once: a time that was named is not multiplied by attempts.
     """
-    code, _ = asked(hold(headers=False), "--timeout", "0.3", "hello")
-    assert (code, capsys.readouterr().err) == (6, "rxchat: no content within 0.3 s\n")
+    code, server = asked(hold(headers=False), "--timeout", "0.3", "hello")
+    assert (code, capsys.readouterr().err, len(server.seen)) == (6, "rxchat: no content within 0.3 s\n", 1)
+
+
+def test_without_a_timeout_what_failed_unseen_is_asked_again() -> None:
+    """
+    As the client does by default; a named time takes the place of all budgets but the total one.
+    """
+    assert budgets(None) == HttpSettings()
+    named = budgets(2.0)
+    assert (named.retry, named.connect_timeout, named.first_event_timeout, named.read_timeout) == (None, 2.0, 2.0, 2.0)
+    assert budgets(99.0).connect_timeout == HttpSettings().connect_timeout
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")
