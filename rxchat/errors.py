@@ -115,6 +115,12 @@ class RxchatError(Exception):
         """
         return str(self.args[0]) if self.args else ""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """
+        Copied and pickled as it is: what an __init__ asks for is not in `args`, and a process pool must be able to hand the error on.
+        """
+        return _again, (type(self), self.args), self.__dict__
+
 
 class ConfigurationError(RxchatError, ValueError):
     """
@@ -393,6 +399,10 @@ class StoreError(RxchatError):
     """
 
     verdict = Verdict.STORE
+
+
+def _again(kind: type[RxchatError], args: tuple[Any, ...]) -> RxchatError:
+    return kind.__new__(kind, *args)
 
 
 def verdict_of(error: BaseException) -> Verdict:

@@ -4,10 +4,15 @@ The error tree, verdicts, and what is worth trying again (contract V4, D6).
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
+
 import pytest
 
 from rxchat import errors as err
 from rxchat.errors import RxchatError, Verdict, verdict_of
+from rxchat.response import ChatResponse, TextPart
 
 CLASSES = [cls for name in err.__all__ if isinstance(cls := getattr(err, name), type) and issubclass(cls, RxchatError)]
 
@@ -118,6 +123,31 @@ def test_what_it_says(error: RxchatError, text: str, message: str) -> None:
     The position is part of the text, not of the message.
     """
     assert (str(error), error.message) == (text, message)
+
+
+MADE = [
+    RxchatError("what"),
+    err.ConfigurationError("what"),
+    err.ReadTimeout("silence", 60.0),
+    err.HTTPStatusError("no", status=429, headers={"a": "b"}, body=b"x", code="c", type="t", request_id="r", retry_after=2.5),
+    err.ContentTypeError("no", content_type="text/html", status=200, body=b"x"),
+    err.FramingError("what", 7, "crc"),
+    err.InvalidJSONError("what", 3, "depth"),
+    err.LimitExceeded("line", 9, 10),
+    err.ProviderError("busy", code=3, retryable=True, raw={"a": 1}, offset=2),
+]
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))])
+@pytest.mark.parametrize("error", MADE, ids=lambda error: type(error).__name__)
+def test_copied_and_pickled(error: RxchatError, again: Callable[[RxchatError], RxchatError]) -> None:
+    """
+    Between processes an error keeps everything it says, the partial answer too.
+    """
+    error.response = ChatResponse((TextPart("partial"),), verdict=error.verdict)
+    same = again(error)
+    assert type(same) is type(error)
+    assert (str(same), same.args, vars(same)) == (str(error), error.args, vars(error))
 
 
 def test_what_nobody_said_is_none() -> None:
