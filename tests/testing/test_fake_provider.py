@@ -25,6 +25,7 @@ from rxchat.dialects import get_dialect
 from rxchat.errors import ConfigurationError, ConnectionLostError, HTTPStatusError, RxchatError, TransportTimeout, Verdict
 from rxchat.events import ChatEvent, ResponseEnd, ResponseStart, StepEnd
 from rxchat.presets import PRESETS
+from rxchat.projections import text_only
 from rxchat.response import FinishReason, MediaPart, TextPart, ToolCall, Usage
 from rxchat.testing import FakeAnswer, FakeBody, FakeProvider, FakeRequest, Fault, Faulty, Replay, replay
 from rxchat.testing.bodies import MEDIA_TYPES
@@ -562,6 +563,15 @@ async def test_client_left(dialect: str) -> None:
         await asyncio.wait_for(done.wait(), 5)
         request = await asyncio.wait_for(provider.client_left(0), 5)
     assert not request.answered
+
+
+async def test_client_left_a_long_answer() -> None:
+    """
+    A long answer without a pace is not written in one go: its client has its turns, and is seen to go.
+    """
+    async with FakeProvider(FakeAnswer("word " * 5_000, piece=5)) as provider:
+        assert await provider.model("openai-chat").stream("Hi").pipe(text_only(), ops.take(3), ops.to_list()) == ["word "] * 3
+        assert not (await asyncio.wait_for(provider.client_left(0), 5)).answered
 
 
 async def test_client_stayed() -> None:
