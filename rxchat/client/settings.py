@@ -5,9 +5,9 @@ How a request is transferred: time budgets, retries, and what is handed on to ai
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from ssl import SSLContext
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import aiohttp
 import attrs
@@ -19,7 +19,21 @@ __all__ = ["FirstEvent", "HttpSettings", "OnStall", "Retry"]
 FirstEvent: TypeAlias = Literal["content", "any"]
 OnStall: TypeAlias = Literal["report", "error"]
 
-BUDGETS = ("connect_timeout", "first_event_timeout", "read_timeout", "total_timeout", "stall_timeout")
+BUDGETS: tuple[str, ...] = ("connect_timeout", "first_event_timeout", "read_timeout", "total_timeout", "stall_timeout")
+
+# Of a Retry: what each number has to be, and how that is said.
+NUMBERS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "attempts": (lambda count: isinstance(count, int) and count >= 1, "a whole number from 1 on"),
+    "first_wait": (lambda wait: 0 <= wait < math.inf, "a number of seconds"),
+    "factor": (lambda factor: factor >= 1, "a number from 1 on"),
+    "longest_wait": (lambda wait: 0 <= wait < math.inf, "a number of seconds"),
+    "jitter": (lambda part: 0 <= part <= 1, "a number from 0 to 1"),
+    "longest_retry_after": (lambda wait: wait >= 0, "a number of seconds"),
+}
+
+
+def _fits(fits: Callable[[Any], bool], value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and fits(value)
 
 
 @attrs.frozen
@@ -40,9 +54,9 @@ class Retry:
     longest_retry_after: float = 60.0
 
     def __attrs_post_init__(self) -> None:
-        waits = all(0 <= wait < math.inf for wait in (self.first_wait, self.longest_wait)) and self.longest_retry_after >= 0
-        if self.attempts < 1 or self.factor < 1 or not 0 <= self.jitter <= 1 or not waits:
-            raise ConfigurationError(f"no way to retry: {self}")
+        for name, (fits, wanted) in NUMBERS.items():
+            if not _fits(fits, getattr(self, name)):
+                raise ConfigurationError(f"{name} of a Retry is {wanted}, not {getattr(self, name)!r}")
 
 
 @attrs.frozen
@@ -80,8 +94,12 @@ class HttpSettings:
     def __attrs_post_init__(self) -> None:
         for name in BUDGETS:
             seconds = getattr(self, name)
-            if seconds is not None and not 0 < seconds < math.inf:
-                raise ConfigurationError(f"{name} is a number of seconds, or None for ever, not {seconds}")
+            if seconds is not None and not _fits(lambda value: 0 < value < math.inf, seconds):
+                raise ConfigurationError(f"{name} is a number of seconds, or None for ever, not {seconds!r}")
         for name, words in (("first_event", FirstEvent), ("on_stall", OnStall)):
             if getattr(self, name) not in get_args(words):
                 raise ConfigurationError(f"{name} is one of {', '.join(get_args(words))}, not {getattr(self, name)!r}")
+        if not isinstance(self.retry, Retry | None):
+            raise ConfigurationError(f"retry is a Retry, or None to send once, not {self.retry!r}")
+        if self.read_size is not None and not _fits(lambda value: value >= 1, self.read_size):
+            raise ConfigurationError(f"read_size is a number of bytes from 1 on, not {self.read_size!r}")

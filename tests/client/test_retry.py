@@ -7,9 +7,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import re
 import time
 from collections.abc import Callable
 from email.utils import formatdate
+from typing import Any
 
 import pytest
 
@@ -258,13 +260,44 @@ async def test_too_long_a_wait_is_not_waited(retry_after: str, attempts: int) ->
     assert (hand.watcher.failed, hand.wait(61).call.attempts) == (int(attempts == 1), attempts)
 
 
-@pytest.mark.parametrize("wrong", [{"attempts": 0}, {"factor": 0.5}, {"jitter": 1.5}, {"first_wait": -1}, {"longest_wait": float("inf")}])
-def test_a_retry_that_makes_no_sense(wrong: dict[str, float]) -> None:
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"attempts": 0}, "attempts of a Retry is a whole number from 1 on, not 0"),
+        ({"attempts": 1.5}, "not 1.5"),
+        ({"attempts": True}, "not True"),
+        ({"attempts": "3"}, "not '3'"),
+        ({"factor": 0.5}, "factor of a Retry is a number from 1 on, not 0.5"),
+        ({"jitter": 1.5}, "jitter of a Retry is a number from 0 to 1, not 1.5"),
+        ({"first_wait": -1}, "first_wait of a Retry is a number of seconds, not -1"),
+        ({"longest_wait": float("inf")}, "longest_wait of a Retry is a number of seconds, not inf"),
+        ({"longest_retry_after": float("nan")}, "longest_retry_after of a Retry is a number of seconds, not nan"),
+    ],
+)
+def test_a_retry_that_makes_no_sense(wrong: dict[str, Any], said: str) -> None:
     """
-    Refused when it is made.
+    Refused when it is made, by name.
     """
-    with pytest.raises(ConfigurationError, match="no way to retry"):
-        Retry(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=re.escape(said)):
+        Retry(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"retry": 3}, "retry is a Retry, or None to send once, not 3"),
+        ({"retry": False}, "not False"),
+        ({"read_timeout": "5"}, "read_timeout is a number of seconds, or None for ever, not '5'"),
+        ({"stall_timeout": True}, "stall_timeout is a number of seconds, or None for ever, not True"),
+        ({"read_size": 0}, "read_size is a number of bytes from 1 on, not 0"),
+    ],
+)
+def test_settings_that_make_no_sense(wrong: dict[str, Any], said: str) -> None:
+    """
+    Refused when they are made, not when a request fails.
+    """
+    with pytest.raises(ConfigurationError, match=re.escape(said)):
+        HttpSettings(**wrong)
 
 
 # --- leaving in the wait --------------------------------------------------------------------------------------------------------------------------
