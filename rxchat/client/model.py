@@ -55,6 +55,8 @@ class ChatModel:
         settings: HttpSettings | None = None,
         session: aiohttp.ClientSession | None = None,
     ) -> None:
+        if not isinstance(settings, HttpSettings | None):
+            raise ConfigurationError(f"settings are HttpSettings, not {type(settings).__name__}")
         self._target = with_quirks(resolve(model, base_url, api_key, dialect), quirks or {})
         self._pipeline: dict[str, Any] = {
             "options": {**self._target.preset.options, **(options or {})},

@@ -117,6 +117,8 @@ def resolve(model: str, base_url: str | None = None, api_key: str | None = None,
 
     `dialect` is what that server speaks, or what a known provider speaks there instead of its usual one.
     """
+    if not isinstance(model, str):
+        raise ConfigurationError(f'a model is named by a text, "provider/name", not {type(model).__name__}')
     if base_url is not None:
         check_address(base_url)
     provider, slash, name = model.partition("/")

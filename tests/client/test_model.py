@@ -96,6 +96,8 @@ async def test_a_server_nobody_knows_gets_no_key_of_the_environment(serve: Serve
         ("openai", {}, "openai/"),
         ("openai/", {"base_url": "http://h"}, "the name of the model is missing: 'openai/'"),
         (" ", {"base_url": "http://h"}, "model is empty"),
+        (None, {}, 'a model is named by a text, "provider/name", not NoneType'),
+        ("openai/gpt-test", {"settings": {"read_timeout": 5}}, "settings are HttpSettings, not dict"),
         ("m", {"base_url": ""}, "base_url is empty"),
         ("m", {"base_url": "127.0.0.1:8/ok"}, "does not begin with http://"),
         ("openai/gpt-test", {"quirks": {"colour": "red"}}, "there is no quirk colour; there are: include_usage"),
@@ -103,7 +105,7 @@ async def test_a_server_nobody_knows_gets_no_key_of_the_environment(serve: Serve
         ("openai/gpt-test", {"profile": "lenient"}, "has no profile lenient"),
     ],
 )
-def test_a_model_that_cannot_be_is_refused_at_once(name: str, settings: dict[str, Any], words: str) -> None:
+def test_a_model_that_cannot_be_is_refused_at_once(name: Any, settings: dict[str, Any], words: str) -> None:
     """
     Before anything is asked.
     """
