@@ -256,7 +256,8 @@ class _Buffer(Generic[T]):
     def _end(self, error: Exception | None) -> None:
         if not self.over:
             self.failure, self.over = error, True
-            self._let_in()
+            # Nothing more comes, whoever takes what waits: a source that stands behind its last item may leave.
+            self._release()
             self._wake()
 
     def _fail(self, limit: int) -> None:

@@ -469,6 +469,23 @@ async def test_the_source_goes_on_at_low_water() -> None:
     assert pump.read == 17
 
 
+async def test_behind_the_end_nothing_is_held() -> None:
+    """
+    D4: a source behind its last item does not wait for a consumer that has not taken it yet.
+    """
+    valves: list[Any] = []
+
+    def subscribe(observer: abc.ObserverBase[int], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
+        valves.append(valve_of(scheduler))
+        rx.of(*range(5)).subscribe(observer)
+        return Disposable()
+
+    iterator = aiter(rx.create(subscribe).pipe(to_async_iterable(high=3, low=1)))
+    assert await anext(iterator) == 0
+    assert [valve.held for valve in valves] == [False]
+    assert await listed(iterator) == [1, 2, 3, 4, "completed"]
+
+
 async def test_a_burst_is_no_breach() -> None:
     """
     One read may make more items than wait otherwise: they were all there before anybody could take one.

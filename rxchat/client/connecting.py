@@ -4,6 +4,7 @@ The connections of the sessions made here.
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,9 @@ from aiohttp.client_proto import ResponseHandler
 __all__ = ["OwnConnector"]
 
 END = b"\r\n\r\n"
+# So long is a head up to its status, and such is one that is no answer yet.
+STATUS = len(b"HTTP/1.1 103")
+NEWS = re.compile(rb"HTTP/1\.\d 1(?!01)\d\d").match
 
 
 class HeadFirst(ResponseHandler):
@@ -22,22 +26,27 @@ class HeadFirst(ResponseHandler):
 
     # The last bytes of a head that is not whole yet; None behind it.
     _head: bytes | None = b""
+    # The first bytes of a head.
+    _status: bytes = b""
 
     def set_response_params(self, **params: Any) -> None:
-        self._head = b""
+        self._head, self._status = b"", b""
         super().set_response_params(**params)
 
     def data_received(self, data: bytes) -> None:
-        if self._head is not None and data:
-            known = self._head
+        while data and self._head is not None:
+            known, self._status = self._head, (self._status + data)[:STATUS]
             at = (known + data).find(END)
-            self._head = (known + data)[-3:] if at < 0 else None
+            if at < 0:
+                self._head = (known + data)[-3:]
+                break
             cut = at + len(END) - len(known)
-            if at >= 0 and cut < len(data):
-                super().data_received(data[:cut])
-                data = data[cut:]
-                if self.exception() is not None:
-                    return
+            # Behind news of an answer (103 Early Hints) comes another head.
+            self._head, self._status = (b"" if NEWS(self._status) else None), b""
+            super().data_received(data[:cut])
+            data = data[cut:]
+            if self.exception() is not None:
+                return
         super().data_received(data)
 
 

@@ -30,7 +30,7 @@ from rxchat.client.secrets import hide
 from rxchat.client.settings import HttpSettings
 from rxchat.client.signing import sign
 from rxchat.demand import Valve, valve_of
-from rxchat.errors import ConfigurationError, RxchatError
+from rxchat.errors import ConfigurationError, ConnectionLostError, RxchatError
 from rxchat.outgoing.common import WireRequest
 from rxchat.pipeline import Head
 
@@ -145,12 +145,22 @@ class Pump:
         try:
             await self._transfer()
         except asyncio.CancelledError:
-            self._over = True
+            if self._cancelled():
+                self._over = True
+            else:
+                # aiohttp cancels what waits for a connection, or for a name, in a session that is closed meanwhile.
+                failure = ConnectionLostError("the session was closed before there was a connection")
         except Exception as error:
             failure = error
         if not self._over:
             self._over = True
             self._say(failure)
+
+    def _cancelled(self) -> bool:
+        """
+        Whether somebody wanted this request to end, by disposal or with its loop.
+        """
+        return self._over or (self._task is not None and self._task.cancelling() > 0)
 
     async def _transfer(self) -> None:
         async with self._connected() as answer:
@@ -161,7 +171,7 @@ class Pump:
                 if not chunk:
                     return
                 self._observer.on_next(chunk)
-                if self._valve is not None:
+                if self._valve is not None and not self._over:
                     # Somebody downstream has too much waiting. No clock runs meanwhile.
                     await self._valve.ready()
 

@@ -100,8 +100,10 @@ class Answer:
             if not content.is_eof() and content.exception() is None:
                 content.set_exception(self._why_gone())
 
-        if closed is not None:
+        if closed is not None and not content.is_eof():
             closed.add_done_callback(tell)
+            # A connection that serves again would keep what was read over it.
+            content.on_eof(lambda: closed.remove_done_callback(tell))
 
     def _why_gone(self) -> BaseException:
         """
@@ -127,5 +129,7 @@ def head_of(response: aiohttp.ClientResponse) -> Head:
     Status and headers; the end proves something only where the transfer itself announces it (contract V5).
     """
     headers = {name.lower(): value for name, value in response.headers.items()}
-    announced = "content-length" in headers or "chunked" in headers.get("transfer-encoding", "").lower()
+    coding = headers.get("transfer-encoding")
+    # A coding of the transfer overrules its length, and only as the last one do chunks tell the end.
+    announced = "content-length" in headers if coding is None else coding.rpartition(",")[2].strip().lower() == "chunked"
     return Head(status=response.status, headers=headers, clean_eof=announced)

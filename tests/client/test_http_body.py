@@ -5,22 +5,27 @@ The transfer: what comes out of a body, how it ends, and that nothing is left of
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import logging
 
+import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.abc import AbstractResolver, ResolveResult
 from reactivex import operators as ops
 from reactivex.scheduler.eventloop import AsyncIOScheduler
 
 from rxchat.client.http_body import http_body, new_session
 from rxchat.client.proxies import proxy_of
+from rxchat.client.reading import Answer
 from rxchat.client.settings import HttpSettings
 from rxchat.demand import Valve, ValveScheduler
 from rxchat.errors import ConfigurationError, ConnectError, ConnectionLostError, FramingError, RxchatError
 from rxchat.outgoing.common import WireRequest
 from rxchat.pipeline import Head
 from tests.client.watching import Serve, Watcher, request_tasks, settled
-from tests.loopback import GOOD, Loopback, Script, answer, hold, in_turn, loopback, raw
+from tests.loopback import GOOD, Loopback, Script, answer, begin, hold, in_turn, loopback, raw
 
 CHUNKED = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 SIZED = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 100\r\n\r\n"
@@ -78,8 +83,11 @@ async def test_a_read_is_never_larger_than_its_cap(serve: Serve, size: int) -> N
         (CHUNKED + b"5\r\nhello\r\n0\r\n\r\n", True),
         (SIZED.replace(b"100", b"5") + b"hello", True),
         (BARE + b"hello", False),
+        (CHUNKED.replace(b"chunked", b"chunked, identity") + b"hello", False),
+        (CHUNKED.replace(b"chunked", b"unchunked") + b"hello", False),
+        (CHUNKED.replace(b"chunked", b"identity, Chunked") + b"5\r\nhello\r\n0\r\n\r\n", True),
     ],
-    ids=["chunked", "content-length", "close-delimited"],
+    ids=["chunked", "content-length", "close-delimited", "chunks-inside", "not-chunks", "chunks-last"],
 )
 async def test_only_an_announced_end_is_clean(serve: Serve, wire: bytes, clean: bool) -> None:
     """
@@ -120,6 +128,17 @@ async def test_what_came_before_a_break_is_delivered(serve: Serve) -> None:
     """
     watcher, _ = await transferred(await serve(raw(CHUNKED + b"5\r\nhello\r\n")))
     assert b"".join(watcher.items) == b"hello"
+
+
+@pytest.mark.parametrize("news", [b"", b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n" * 2])
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+async def test_what_came_before_a_fault_in_the_same_read_is_delivered(serve: Serve, news: bytes, size: int) -> None:
+    """
+    E9, E10: however the wire was cut, also behind news that an answer is to come.
+    """
+    wire = news + CHUNKED + b"5\r\nhello\r\nzz\r\n"
+    watcher, _ = await transferred(await serve(raw(*(wire[at : at + size] for at in range(0, len(wire), size)))))
+    assert (b"".join(watcher.items), type(watcher.error)) == (b"hello", FramingError)
 
 
 @pytest.mark.parametrize("size", [None, 1, 2])
@@ -348,6 +367,68 @@ async def test_a_shared_session_keeps_its_connection(serve: Serve) -> None:
         assert session.closed is False
     one, two, three, four = (seen.peer for seen in server.seen)
     assert one == two == three != four
+
+
+async def test_a_kept_connection_keeps_nothing_of_its_answers(serve: Serve) -> None:
+    """
+    However many answers it serves, none of them stays in memory.
+    """
+
+    async def in_pieces(request: web.Request) -> web.StreamResponse:
+        response = await begin(request)
+        await response.write(GOOD[0])
+        await asyncio.sleep(0.001)
+        await response.write_eof(GOOD[1])
+        return response
+
+    server = await serve(in_pieces)
+    async with new_session(HttpSettings()) as session:
+        source = http_body(request_to(server), lambda head: None, session=session)
+        for _ in range(10):
+            await Watcher().watch(source).end()
+        gc.collect()
+        kept = [thing for thing in gc.get_objects() if isinstance(thing, Answer)]
+        assert (kept, len({seen.peer for seen in server.seen})) == ([], 1)
+
+
+class Unresolving(AbstractResolver):
+    """
+    Names are asked for, and no answer comes.
+    """
+
+    async def resolve(self, *_: object, **__: object) -> list[ResolveResult]:
+        await asyncio.Event().wait()
+        return []
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_a_session_closed_while_it_waits_for_a_name_ends_the_request() -> None:
+    """
+    At once, not when a budget has run out.
+    """
+    session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(resolver=Unresolving()))
+    request = WireRequest("http://model.test/v1", {}, {})
+    watcher = Watcher().watch(http_body(request, lambda head: None, session=session))
+    await asyncio.sleep(0.02)
+    await session.close()
+    assert isinstance((await watcher.end()).error, ConnectionLostError)
+
+
+async def test_a_session_closed_while_it_waits_for_a_connection_ends_the_request(serve: Serve) -> None:
+    """
+    As above, where the session allows fewer connections than there are requests.
+    """
+    server = await serve(hold(b"data: 1\n\n"))
+    session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1))
+    source = http_body(request_to(server), lambda head: None, session=session)
+    first = Watcher().watch(source)
+    await asyncio.wait_for(server.arrived.wait(), 5)
+    second = Watcher().watch(source)
+    await asyncio.sleep(0.02)
+    await session.close()
+    assert [type((await watcher.end()).error) for watcher in (first, second)] == [ConnectionLostError] * 2
 
 
 async def test_a_closed_session_is_a_wrong_call(serve: Serve) -> None:

@@ -20,7 +20,7 @@ from rxchat import Call, ChatEvent, TextDelta, aggregate, recover, share_events,
 from rxchat.client import ChatModel
 from rxchat.errors import Verdict
 from tests.client.watching import Serve, request_tasks, settled
-from tests.loopback import GOOD, Loopback, answer, delta, hold
+from tests.loopback import DONE, FINISH, GOOD, Loopback, answer, delta, hold
 
 Leave = Callable[[Observable[ChatEvent]], Awaitable[None]]
 
@@ -204,6 +204,19 @@ async def test_every_way_to_leave_closes_the_connection(leave: Leave, serve: Ser
     await gone(server)
     assert len(server.seen) == 1
     assert caplog.text == ""
+
+
+@pytest.mark.parametrize("end", [(), (FINISH, DONE)], ids=["by take", "by its own end"])
+async def test_an_answer_that_is_over_waits_for_no_consumer(serve: Serve, end: tuple[bytes, ...]) -> None:
+    """
+    D4: the connection is closed though much of the answer is still to be taken, and nobody takes it.
+    """
+    server = await serve(hold(b"".join((*[delta("Hello")] * 40, *end))))
+    stream = ChatModel("test-1", base_url=server.url).stream("Hi")
+    texts = aiter(stream.pipe(text_only(), ops.take(100 if end else 20), to_async_iterable(high=5, low=1)))
+    assert await anext(texts) == "Hello"
+    await gone(server)
+    assert len([text async for text in texts]) == (39 if end else 19)
 
 
 async def test_the_call_behind_a_forgotten_iterator(serve: Serve) -> None:
