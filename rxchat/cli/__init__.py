@@ -21,6 +21,7 @@ __all__ = ["main"]
 # Name of the command: its module, and what the overview says, so that `--help` imports none of them.
 COMMANDS = {
     "ask": ("rxchat.cli.ask", "Ask a model and watch the answer come."),
+    "chat": ("rxchat.cli.chat", "Talk with a model; the conversation is kept."),
     "parse": ("rxchat.cli.parse", "Run recorded bodies through the pipeline."),
     "frames": ("rxchat.cli.frames", "Show what a framer makes of a body."),
     "events": ("rxchat.cli.events_table", "List the event types."),

@@ -20,7 +20,9 @@ __all__ = ["Connection", "budgets", "connection_options"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 OPTIONS = (
-    click.option("--model", "name", metavar="PROVIDER/NAME", help="Whom to ask; the key is taken from the provider's usual environment variable."),
+    click.option(
+        "--model", "model_name", metavar="PROVIDER/NAME", help="Whom to ask; the key is taken from the provider's usual environment variable."
+    ),
     click.option("--base-url", metavar="URL", help="Another server, e.g. http://127.0.0.1:8080/v1."),
     click.option("--model-file", metavar="FILE", type=click.Path(path_type=Path), help="A GGUF file to run inside this process."),
     click.option("--profile", default="default", show_default=True, help="default or strict_text."),
@@ -51,7 +53,7 @@ class Connection:
     What the options say. UsageError where they contradict each other.
     """
 
-    name: str | None
+    model_name: str | None
     base_url: str | None
     model_file: Path | None
     profile: str
@@ -69,7 +71,7 @@ class Connection:
         """
         Whether a provider is asked, not a model inside this process.
         """
-        return self.name is not None or self.base_url is not None
+        return self.model_name is not None or self.base_url is not None
 
     @property
     def request(self) -> dict[str, Any]:
@@ -82,9 +84,9 @@ class Connection:
         """
         The model; the one inside this process is started, and fetched first if it is not here. ConfigurationError says what is missing.
         """
-        settings = {"options": key_values(self.pairs), "profile": self.profile, "settings": budgets(self.timeout)}
+        settings: dict[str, Any] = {"options": key_values(self.pairs), "profile": self.profile, "settings": budgets(self.timeout)}
         if self.remote:
-            return ChatModel("default" if self.name is None else self.name, base_url=self.base_url, **settings)
+            return ChatModel("default" if self.model_name is None else self.model_name, base_url=self.base_url, **settings)
         return self._embedded(settings)
 
     def _embedded(self, settings: dict[str, Any]) -> ChatModel:

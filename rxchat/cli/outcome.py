@@ -37,6 +37,7 @@ EXIT_CODES = {
     Verdict.FIRST_EVENT_TIMEOUT: NETWORK,
     Verdict.READ_TIMEOUT: NETWORK,
     Verdict.TOTAL_TIMEOUT: NETWORK,
+    Verdict.STORE: 9,
     Verdict.CANCELLED: 130,
 }
 # The rest: bytes that are not what their protocol promises.
@@ -52,7 +53,7 @@ def outcome_word(verdict: Verdict | None) -> str:
 
 def exit_code(verdict: Verdict | None) -> int:
     """
-    0 complete, 3 incomplete finish, 4 broken off, 5 refused by the provider, 6 network, 7 not the protocol, 130 cancelled.
+    0 complete, 3 incomplete finish, 4 broken off, 5 refused by the provider, 6 network, 7 not the protocol, 9 the store failed, 130 cancelled.
     """
     return EXIT_CODES.get(verdict, BROKEN) if verdict else BROKEN
 

@@ -220,4 +220,4 @@ def test_every_verdict_has_a_word_and_a_code() -> None:
     assert {verdict for verdict in Verdict if exit_code(verdict) == 0} == {Verdict.COMPLETE}
     assert {outcome_word(verdict) for verdict in Verdict} == {"completed", "incomplete", "error", "aborted", "cancelled"}
     assert (exit_code(None), outcome_word(None), exit_code(Verdict.LIMIT)) == (7, "error", 7)
-    assert set(EXIT_CODES.values()) == {0, 3, 4, 5, 6, 130}
+    assert set(EXIT_CODES.values()) == {0, 3, 4, 5, 6, 9, 130}
