@@ -12,7 +12,7 @@ import aiohttp
 from reactivex import Observable, abc
 
 from rxchat.client.call import Call, Exchange
-from rxchat.client.http_body import http_body, new_session
+from rxchat.client.http_body import http_body, new_session, running_loop
 from rxchat.client.private_loop import SyncIterator, loop_runs, on_a_private_loop
 from rxchat.client.proxies import route_of
 from rxchat.client.request import ToolLike, resolve, with_quirks
@@ -36,7 +36,8 @@ class ChatModel:
 
     `base_url` asks another server, which may speak another `dialect`; `api_key` instead of the provider's environment variable, which is read when a
     request is built. `options` and `profile` are the dialect's, on top of the preset's, as are `quirks` for the request. Inside `async with` the
-    requests share connections, else each has its own; a `session` of the caller's is used and never closed.
+    requests of that event loop share connections, until the last one who is inside leaves; else each has its own. A `session` of the caller's is used and
+    never closed.
     """
 
     def __init__(
@@ -68,6 +69,8 @@ class ChatModel:
         self._settings = settings or HttpSettings()
         self._session = session
         self._own: aiohttp.ClientSession | None = None
+        self._home: asyncio.AbstractEventLoop | None = None
+        self._inside = 0
         # Wrong options are told now, not at the first answer. What the request asks for is what the answer is read as.
         response_stage(self._target.preset.dialect, **self._pipeline)
         self._read_with = get_dialect(self._target.preset.dialect).context(self._pipeline["options"]).options
@@ -155,17 +158,26 @@ class ChatModel:
         """
         Close the shared connections; requests that still run break off.
         """
-        own, self._own = self._own, None
+        own, self._own, self._inside = self._own, None, 0
         if own is not None:
             await own.close()
 
     async def __aenter__(self) -> ChatModel:
-        if self._session is None:
-            self._own = new_session(self._settings)
+        if self._session is None and self._own is None:
+            self._own, self._home = new_session(self._settings), running_loop()
+        self._inside += self._home is running_loop()
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        await self.aclose()
+        self._inside -= self._home is running_loop()
+        if self._inside <= 0:
+            await self.aclose()
+
+    def _connections(self) -> aiohttp.ClientSession | None:
+        """
+        What a request shares; nothing on a loop which the shared connections do not belong to.
+        """
+        return self._session or (self._own if self._home is running_loop() else None)
 
     def _call(self, prompt: Prompt, shown: Predicate, tools: Sequence[ToolLike], request: Mapping[str, Any]) -> Call:
         return Call(lambda: self._exchange(prompt, tools, request), shown, self._settings)
@@ -177,7 +189,7 @@ class ChatModel:
         envelope = response_stage(target.preset.dialect, head=lambda: heads[-1] if heads else Head(), **self._pipeline)
 
         def open_body(on_connected: Callable[[], None]) -> Observable[bytes]:
-            return http_body(wire, heads.append, settings=self._settings, session=self._session or self._own, on_connected=on_connected)
+            return http_body(wire, heads.append, settings=self._settings, session=self._connections(), on_connected=on_connected)
 
         key = (target.key,) if target.key else ()
         route = route_of(wire.url, self._settings, self._session is None)

@@ -261,6 +261,39 @@ async def test_a_model_shares_its_connections_inside_async_with(serve: Serve) ->
     assert one == two != three
 
 
+async def test_the_last_one_inside_closes_the_connections(serve: Serve) -> None:
+    """
+    Who enters a shared model a second time shares with the first, and takes nothing away.
+    """
+    server = await serve(answer(*GOOD))
+    async with model_at(server) as model:
+        async with model:
+            await model.call("one")
+        await model.call("two")
+    await model.call("three")
+    one, two, three = (seen.peer for seen in server.seen)
+    assert one == two != three
+
+
+async def test_shared_connections_are_those_of_one_loop(serve: Serve) -> None:
+    """
+    A thread with a loop of its own asks by connections of its own, inside `async with` as well.
+    """
+    server = await serve(answer(*GOOD))
+
+    async def elsewhere() -> None:
+        async with model:
+            await model.call("there")
+
+    async with model_at(server) as model:
+        await model.call("here")
+        assert (await asyncio.to_thread(model.call_sync, "there")).text == "Hello, world."
+        await asyncio.to_thread(asyncio.run, elsewhere())
+        await model.call("here")
+    here, *there, again = (seen.peer for seen in server.seen)
+    assert (here == again, len({here, *there})) == (True, 3)
+
+
 async def test_the_callers_session_is_used_and_left_open(serve: Serve) -> None:
     """
     Whoever made it closes it.
