@@ -197,7 +197,8 @@ class FakeProvider:
             # Also when the server stops; nobody has left then.
             if not asked.answered and self._runner is not None:
                 asked.gone = time.monotonic()
-            raise
+            # However it was noticed: that a client leaves is no fault of the server's, to be logged as one.
+            raise asyncio.CancelledError from None
         finally:
             self._changed()
 

@@ -30,7 +30,7 @@ from rxchat.response import FinishReason, MediaPart, TextPart, ToolCall, Usage
 from rxchat.testing import FakeAnswer, FakeBody, FakeProvider, FakeRequest, Fault, Faulty, Replay, replay
 from rxchat.testing.bodies import MEDIA_TYPES
 from rxchat.testing.provider import Entry, Script
-from rxchat.testing.serving import writes_of
+from rxchat.testing.serving import Sender, writes_of
 from rxchat.testing.wires import WIRES, Delta, get_wire, wire_for
 from tests.shared_data import EXHAUSTIVE, shared
 
@@ -572,6 +572,22 @@ async def test_client_left_a_long_answer() -> None:
     async with FakeProvider(FakeAnswer("word " * 5_000, piece=5)) as provider:
         assert await provider.model("openai-chat").stream("Hi").pipe(text_only(), ops.take(3), ops.to_list()) == ["word "] * 3
         assert not (await asyncio.wait_for(provider.client_left(0), 5)).answered
+
+
+async def test_client_left_in_a_write(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """
+    A client that is gone when the server writes is one that left, and nothing to be logged as an error of the server's.
+    """
+
+    async def broken(sender: Sender) -> Any:
+        raise ConnectionResetError("cannot write")
+
+    monkeypatch.setattr(Sender, "send", broken)
+    async with FakeProvider(ANSWER) as provider:
+        with pytest.raises(ConnectionLostError):
+            await provider.model("openai-chat", settings=ONCE).call("Hi")
+        assert (await asyncio.wait_for(provider.client_left(0), 5)).gone is not None
+    assert [record for record in caplog.records if record.name.startswith("aiohttp")] == []
 
 
 async def test_client_stayed() -> None:
