@@ -46,7 +46,7 @@ class Fault:
     Its content: `malformed_after` so many frames one that cannot be read, the others behind it; `error_after` so many the provider's own error frame, which
     says `message` and is the last.
     Its end: `cut_after` so many bytes it ends cleanly, `break_after` the connection is closed without an end, `reset_after` it is reset, `stall_after` it is
-    silent until the client leaves.
+    silent until the client leaves; each behind its last byte at the latest.
     """
 
     status: int | None = attrs.field(default=None, validator=_from(200))
