@@ -18,6 +18,7 @@ from rxchat.cli.chat_overview import Summary, open_store, print_overview, store_
 from rxchat.cli.chat_session import Leave, Session, note, problem
 from rxchat.cli.chat_tools import Approval, load_tools
 from rxchat.cli.connection import Connection, connection_options
+from rxchat.cli.screen import printable
 from rxchat.conversation import Conversation
 from rxchat.stores import Turn
 from rxchat.tools import ToolSet
@@ -42,6 +43,7 @@ NOT_TEXT = "the input is not UTF-8"
 @click.option("--tool", "tools", multiple=True, metavar="MODULE:FUNCTION", help="A function the model may call; may be repeated.")
 @click.option("--approve", "approved", multiple=True, metavar="TOOL", help="Run this tool without asking; may be repeated.")
 @click.option("--yes", "everything", is_flag=True, help="Run every tool without asking.")
+@click.option("--max-steps", type=click.IntRange(min=1), help="How often the model may be asked within a turn, results of tools included.")
 @click.option("--show-thinking", "thinking", is_flag=True, help="Show also what the model thinks, dimmed.")
 @click.option("--list", "listing", is_flag=True, help="List the conversations and leave.")
 def command(
@@ -51,6 +53,7 @@ def command(
     tools: tuple[str, ...],
     approved: tuple[str, ...],
     everything: bool,
+    max_steps: int | None,
     thinking: bool,
     listing: bool,
     **options: Any,
@@ -80,15 +83,17 @@ def command(
             turns = loop.run(conversation.turns())
             typed = Typed() if on_terminal() else None
             approval = Approval(loop, typed.answer if typed else None, everything=everything, allowed=approved) if found else None
-            request = {**connection.request, **_offered(found, approval)}
+            request = {**connection.request, **_offered(found, approval, max_steps)}
             session = Session(conversation, connection.model(), loop, request, approval, thinking, advising=typed is not None)
             return _talk(session, typed, turns) if typed else _read(session)
         finally:
             loop.run(conversation.store.aclose())
 
 
-def _offered(tools: ToolSet, approval: Approval | None) -> dict[str, Any]:
-    return {"tools": tools, "authorize": approval} if tools else {}
+def _offered(tools: ToolSet, approval: Approval | None, max_steps: int | None) -> dict[str, Any]:
+    if not tools:
+        return {}
+    return {"tools": tools, "authorize": approval} | ({"max_steps": max_steps} if max_steps else {})
 
 
 def _list(file: Path | None) -> int:
@@ -137,7 +142,7 @@ def _talk(session: Session, typed: Typed, turns: Sequence[Turn]) -> int:
         typed.remember(turn.rounds[0].messages[-1].text)
     try:
         while True:
-            item = _typed_item(typed, f"{session.conversation.name}> ")
+            item = _typed_item(typed, f"{printable(session.conversation.name)}> ")
             if item is not None:
                 _taken(session, item)
     except Leave:

@@ -85,6 +85,9 @@ class Typed:
             self._readline.set_auto_history(False)
         try:
             return self.line(question)
+        except KeyboardInterrupt:
+            print(file=sys.stderr)
+            raise
         finally:
             if self._readline is not None:
                 self._readline.set_auto_history(True)

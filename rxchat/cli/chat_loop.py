@@ -19,7 +19,7 @@ T = TypeVar("T")
 Errand = Callable[[], None]
 
 # Seconds that what was interrupted may take to end, and the loop to close.
-PATIENCE = 5.0
+PATIENCE = 10.0
 
 
 class LoopBehind:
@@ -52,17 +52,24 @@ class LoopBehind:
         What a coroutine comes to on the loop. Ctrl-C cancels it and is raised once it has ended, unless it ends with a result all the same.
         """
         errands = self._errands = SimpleQueue()
-        task = asyncio.run_coroutine_threadsafe(_task(work, lambda: errands.put(None)), self._loop).result()
+        tasks: list[asyncio.Task[T]] = []
+
+        def begin() -> None:
+            tasks.append(self._loop.create_task(work, name="rxchat chat"))
+            tasks[0].add_done_callback(lambda task: errands.put(None))
+
         try:
+            self._loop.call_soon_threadsafe(begin)
             while (errand := errands.get()) is not None:
                 errand()
         except KeyboardInterrupt:
-            self._loop.call_soon_threadsafe(task.cancel)
+            # Behind `begin`, whenever that comes.
+            self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
             if not _ended(errands):
                 raise
-        if task.cancelled():
+        if tasks[0].cancelled():
             raise KeyboardInterrupt
-        return task.result()
+        return tasks[0].result()
 
     async def in_front(self, do: Callable[[], T]) -> T:
         """
@@ -87,12 +94,6 @@ class LoopBehind:
 
         self._errands.put(errand)
         return await said
-
-
-async def _task(work: Coroutine[Any, Any, T], ended: Callable[[], None]) -> asyncio.Task[T]:
-    task = asyncio.get_running_loop().create_task(work, name="rxchat chat")
-    task.add_done_callback(lambda task: ended())
-    return task
 
 
 def _ended(errands: SimpleQueue[Errand | None]) -> bool:

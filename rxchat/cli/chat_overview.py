@@ -12,6 +12,7 @@ from pathlib import Path
 
 import attrs
 
+from rxchat.cli.chat_view import call_in_full
 from rxchat.cli.screen import console, table
 from rxchat.errors import StoreError
 from rxchat.response import COUNTERS, Usage
@@ -95,14 +96,13 @@ def print_overview(found: list[Summary]) -> None:
 
 def turn_lines(number: int, turn: Turn) -> Iterator[str]:
     """
-    A turn for reading: its number and time, what was asked, what was called, what was answered.
+    A turn for reading: its number and time, what was asked, and step by step what was answered and called.
     """
     yield f"--- {number} · {when(turn.time)}"
     for item in turn.rounds:
         yield from (f"> {line}" for message in item.messages if message.text for line in message.text.splitlines())
-        yield from (f"→ {call.name}({call.arguments_text})" for call in item.response.tool_calls)
-        if item.response.text:
-            yield item.response.text
+        for step in item.response.steps or (item.response,):
+            yield from filter(None, (step.text, *(f"→ {call_in_full(call)}" for call in step.tool_calls)))
 
 
 def usage_words(usage: Usage | None) -> str:

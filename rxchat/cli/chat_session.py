@@ -15,8 +15,7 @@ from rxchat.cli.chat_loop import LoopBehind
 from rxchat.cli.chat_overview import print_overview, summaries, turn_lines, usage_words
 from rxchat.cli.chat_tools import Approval
 from rxchat.cli.chat_turn import TurnEnd, take_turn
-from rxchat.cli.chat_view import ChatView, HeldView
-from rxchat.cli.live import PlainText
+from rxchat.cli.chat_view import ChatView, HeldView, PlainChat
 from rxchat.cli.outcome import exit_code
 from rxchat.cli.screen import console, printable
 from rxchat.client import ChatModel
@@ -70,7 +69,7 @@ class Session:
     # --- messages --------------------------------------------------------------------------------------------------------------------------------
 
     def _say(self, question: str) -> int:
-        view = HeldView(ChatView(self.thinking) if sys.stdout.isatty() else PlainText())
+        view = HeldView(ChatView(self.thinking) if sys.stdout.isatty() else PlainChat())
         if self.approval is not None:
             self.approval.view = view
         self._unkept = question
@@ -186,9 +185,9 @@ def _number(text: str, default: int) -> int:
 
 def problem(text: str) -> None:
     """
-    What went wrong, on standard error.
+    What went wrong, on standard error; on a terminal in place of the ^C that may stand there.
     """
-    print(f"rxchat: {printable(text)}", file=sys.stderr)
+    print(f"{chr(13) if sys.stderr.isatty() else ''}rxchat: {printable(' '.join(text.split()))}", file=sys.stderr)
 
 
 def note(text: str) -> None:

@@ -14,7 +14,7 @@ from reactivex import Observable
 
 from rxchat.cli.live import Stopwatch, View
 from rxchat.cli.outcome import exit_code
-from rxchat.cli.sentences import finish_sentence, sentence
+from rxchat.cli.sentences import finish_sentence, in_flags, sentence
 from rxchat.conversation import Conversation, StreamsEvents
 from rxchat.errors import RxchatError, StoreError, Verdict
 from rxchat.events import ChatEvent
@@ -43,6 +43,7 @@ FINISH_ADVICE = {
     FinishReason.LENGTH: f"--max-tokens moves the limit, {RETRY}",
     FinishReason.CONTENT_FILTER: "ask it in other words",
     FinishReason.REFUSAL: "ask it in other words",
+    FinishReason.TOOL_CALLS: f"--max-steps allows more, {RETRY}",
 }
 STATUS_ADVICE = {
     400: "if the conversation has grown too long, /undo shortens it and /branch keeps a copy",
@@ -127,10 +128,16 @@ def _answered(conversation: Conversation, response: ChatResponse) -> TurnEnd:
     if response.verdict is Verdict.ABORTED:
         return TurnEnd(False, exit_code(response.verdict), "the provider cancelled the answer", RETRY)
     if response.verdict is not Verdict.COMPLETE:
-        return TurnEnd(False, exit_code(response.verdict), finish_sentence(response), FINISH_ADVICE.get(response.finish_reason, RETRY))
+        return TurnEnd(False, exit_code(response.verdict), _incomplete(response), FINISH_ADVICE.get(response.finish_reason, RETRY))
     if not response.committable:
         return TurnEnd(False, exit_code(Verdict.INCOMPLETE_FINISH), "the answer is empty", RETRY)
     return TurnEnd(True)
+
+
+def _incomplete(response: ChatResponse) -> str:
+    if response.finish_reason is FinishReason.TOOL_CALLS:
+        return "the model wanted to call more tools than its steps allow"
+    return finish_sentence(response)
 
 
 async def _cancelled(conversation: Conversation, request_id: str) -> TurnEnd:
@@ -153,4 +160,4 @@ def _failed(error: RxchatError) -> TurnEnd:
         whole = error.response is not None
         return TurnEnd(False, code, str(error), "/save tries to store the answer again" if whole else RETRY, unsaved=whole)
     advice = STATUS_ADVICE.get(error.status or 0) or ERROR_ADVICE.get(error.verdict or Verdict.PROTOCOL, RETRY)
-    return TurnEnd(False, code, sentence(error), advice)
+    return TurnEnd(False, code, in_flags(sentence(error)), advice)

@@ -8,12 +8,12 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from rxchat.cli.live import LiveView, Stopwatch, View
-from rxchat.events import ChatEvent, ThinkingDelta, ToolCallEnd, ToolResult
+from rxchat.cli.live import LiveView, PlainText, Stopwatch, View
+from rxchat.events import ChatEvent, StepEnd, ThinkingDelta, ToolCallEnd, ToolResult
 from rxchat.response import ChatResponse, MediaPart, TextPart, ToolCall
 from rxchat.strictjson import dumps
 
-__all__ = ["ChatView", "HeldView", "call_in_full", "one_line"]
+__all__ = ["ChatView", "HeldView", "PlainChat", "call_in_full", "one_line"]
 
 WIDTH = 160
 
@@ -46,7 +46,7 @@ class ChatView(LiveView):
     def _called(self, event: ToolCallEnd) -> None:
         call = event.tool_call
         unfinished = "" if call.complete else " (unfinished)"
-        self._line(one_line(f"→ {call.name}({call.arguments_text}){unfinished}"), "cyan")
+        self._line(one_line(f"→ {call_in_full(call)}{unfinished}"), "cyan")
 
     def _answered(self, event: ToolResult) -> None:
         self._line(one_line(f"← {result_text(event.result)}"), "red" if event.is_error else "cyan")
@@ -55,6 +55,18 @@ class ChatView(LiveView):
 
 
 ChatView.DRAW = {**LiveView.DRAW, ToolCallEnd: ChatView._called, ToolResult: ChatView._answered}
+
+
+class PlainChat(PlainText):
+    """
+    The text alone, that of each step on lines of its own.
+    """
+
+    def show(self, event: ChatEvent) -> None:
+        super().show(event)
+        if isinstance(event, StepEnd) and not self._ended:
+            self._out.write("\n")
+            self._ended = True
 
 
 class HeldView(View):
