@@ -90,6 +90,14 @@ class Aggregator(Stage[ChatEvent, ChatEvent]):
         """
         return self._final or self._whole(None)
 
+    def answer_with(self, end: StepEnd) -> ChatResponse:
+        """
+        The answer as it would be if the step at hand ended so; nothing is ended by that.
+        """
+        usage = self._usage if end.usage is None else _merge(self._usage, end.usage)
+        steps = [*self._steps, attrs.evolve(self._step_response(end.response), usage=usage)]
+        return whole_answer(steps, verdict=None, usage=_add(self._total, usage), response_id=self._response_id)
+
     @property
     def usage(self) -> Usage | None:
         """
@@ -186,8 +194,7 @@ class Aggregator(Stage[ChatEvent, ChatEvent]):
 
     def _response_end(self, event: ResponseEnd) -> ChatEvent:
         self._end_step(ChatResponse())
-        finish = self._steps[-1].finish_reason if self._steps else FinishReason.UNKNOWN
-        return ResponseEnd(self._finished(verdict_at_end(finish)))
+        return ResponseEnd(self._finished(verdict_at_end(self._steps[-1] if self._steps else ChatResponse())))
 
     def _abort(self, event: Abort) -> ChatEvent:
         self._end_step(ChatResponse(verdict=Verdict.ABORTED))

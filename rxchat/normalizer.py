@@ -82,6 +82,12 @@ class Normalizer(Stage[ChatEvent, ChatEvent]):
     def fail(self, error: Exception, emit: Emit[ChatEvent]) -> None:
         self._end_step(verdict_of(error), emit)
 
+    def settle(self, seed: ChatResponse, emit: Emit[ChatEvent]) -> None:
+        """
+        End the calls and blocks that are open, as the StepEnd of this seed would; that one may then wait for what belongs in front of it.
+        """
+        self._close(seed, emit)
+
     def _reset(self) -> None:
         self._step: int | None = None
         self._number = 0  # of the last step, for local ids

@@ -20,12 +20,13 @@ from rxchat.aggregator import Aggregator
 from rxchat.dialects import Dialect, get_dialect
 from rxchat.dialects.base import UnknownPolicy
 from rxchat.errors import AbortedError, ConfigurationError, IncompleteStreamError, RxchatError
-from rxchat.events import Abort, ChatEvent, ErrorEvent, Event, ResponseStart
+from rxchat.events import Abort, ChatEvent, ErrorEvent, Event, ResponseStart, StepEnd
 from rxchat.framing import framer_for
 from rxchat.limits import Limits
 from rxchat.normalizer import Normalizer
 from rxchat.refusals import RefusedBody, refuse
-from rxchat.stage import Chain, Emit, Stage
+from rxchat.response import ChatResponse
+from rxchat.stage import Chain, Emit, Stage, StreamDone
 
 if TYPE_CHECKING:
     from rxchat.operators import Operator
@@ -74,19 +75,27 @@ class Envelope(Stage[bytes, ChatEvent]):
 
     `open_body` makes the stage from bytes to raw events when the first byte, the end or the failure arrives: by then the head is known. `forgive` is asked
     about a failure of ours before anything is said of it; True: NextBody is raised instead, and another body may be fed.
+
+    `gate`, set before the start, stands between body and tail: it is given the way into the tail, and gives the one that bodies and terminals take. It may
+    hold back what ends a step, and leave the body. The steps of the next one count from `first_step`.
     """
 
     forgive: Callable[[RxchatError], bool] | None = None
+    gate: Callable[[Emit[ChatEvent]], Emit[ChatEvent]] | None = None
+    first_step: int = 0
 
     def __init__(self, open_body: Callable[[], Stage[bytes, ChatEvent]], *, response_id: str | None = None, provenance: bool = False) -> None:
         self._open_body = open_body
         self._body: Stage[bytes, ChatEvent] | None = None
+        self._normalizer = Normalizer()
         self._aggregator = Aggregator()
-        self._tail: Chain[ChatEvent, ChatEvent] = Chain(Normalizer(), self._aggregator)
+        self._tail: Chain[ChatEvent, ChatEvent] = Chain(self._normalizer, self._aggregator)
         self._response_id = response_id or new_response_id()
         self._provenance = provenance
         self._emit: Emit[ChatEvent] | None = None
         self._push: Emit[ChatEvent] = _closed
+        self._enter: Emit[ChatEvent] = _closed
+        self._out: Emit[ChatEvent] = _closed
         self._ended = False
 
     def start(self, emit: Emit[ChatEvent]) -> None:
@@ -131,8 +140,24 @@ class Envelope(Stage[bytes, ChatEvent]):
                 self._body.fail(AbortedError("aborted"), self._to(emit))
             self._to(emit)(Abort(reason))
 
+    def settle(self, end: StepEnd) -> ChatResponse:
+        """
+        Close what the step at hand has open, as this end of it will; the answer as it would be behind it. For the gate.
+        """
+        self._normalizer.settle(end.response, lambda event: self._aggregator.feed(event, self._out))
+        return self._aggregator.answer_with(end)
+
+    def tell(self, event: ChatEvent, emit: Emit[ChatEvent]) -> None:
+        """
+        Say something of the response that no body says, past the gate; StreamDone behind a terminal.
+        """
+        self._to(emit)
+        self._enter(event)
+        if self._ended:
+            raise StreamDone
+
     @property
-    def partial(self) -> Any:
+    def partial(self) -> ChatResponse:
         """
         The response as far as it has come.
         """
@@ -170,7 +195,8 @@ class Envelope(Stage[bytes, ChatEvent]):
         """
         if emit is self._emit:
             return self._push
-        enter = self._tail.entry(self._stamped(emit) if self._provenance else emit)
+        self._out = self._stamped(emit) if self._provenance else emit
+        enter = self._tail.entry(self._out)
 
         def push(event: ChatEvent) -> None:
             if self._ended:
@@ -179,8 +205,9 @@ class Envelope(Stage[bytes, ChatEvent]):
                 self._ended = True
             enter(event)
 
-        self._emit, self._push = emit, push
-        return push
+        self._emit, self._enter = emit, push
+        self._push = push if self.gate is None else self.gate(push)
+        return self._push
 
     def _stamped(self, emit: Emit[ChatEvent]) -> Emit[ChatEvent]:
         def stamp(event: ChatEvent) -> None:
@@ -252,9 +279,11 @@ def response_stage(
         framing = refuse(spec, known, profile, bounds)
         if isinstance(framing, RefusedBody):
             return framing
-        return BodyChain(framer_for(framing, bounds), spec.parser(attrs.evolve(context, clean_eof=known.clean_eof)), provenance=provenance)
+        told = attrs.evolve(context, clean_eof=known.clean_eof, first_step=envelope.first_step)
+        return BodyChain(framer_for(framing, bounds), spec.parser(told), provenance=provenance)
 
-    return Envelope(open_body, response_id=response_id, provenance=provenance)
+    envelope = Envelope(open_body, response_id=response_id, provenance=provenance)
+    return envelope
 
 
 def _of_type(what: str, value: object, kind: type) -> None:

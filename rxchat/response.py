@@ -16,7 +16,9 @@ import attrs
 from rxchat.errors import AbortedError, IncompleteFinishError, RxchatError, Verdict
 
 __all__ = [
+    "CALLS_LEFT",
     "COUNTERS",
+    "ENDED_BY",
     "ChatResponse",
     "CitationPart",
     "ContentFilterPart",
@@ -288,6 +290,11 @@ Part: TypeAlias = (
     | ContentFilterPart
     | ProviderItemPart
 )
+
+# The metadata of an answer (and of its last step) that was ended here, between two steps, say by what under this key (contract T4).
+ENDED_BY = "ended_by"
+# Among these, what leaves calls without their results, and is no proper end.
+CALLS_LEFT = ("max_steps", "cut_call")
 
 # A part of one of these makes an answer; thinking, citations or a filter's note alone do not.
 _ANSWERS = (TextPart, ToolCall, MediaPart, ServerToolPart)

@@ -9,17 +9,20 @@ from collections.abc import Iterable, Mapping, Sequence
 import attrs
 
 from rxchat.errors import Verdict
-from rxchat.response import ChatResponse, FinishReason, Part, Usage
+from rxchat.response import CALLS_LEFT, ENDED_BY, ChatResponse, Part, Usage
 
 __all__ = ["verdict_at_end", "whole_answer"]
 
 NOTHING = ChatResponse()
 
 
-def verdict_at_end(finish: FinishReason) -> Verdict:
+def verdict_at_end(last: ChatResponse) -> Verdict:
     """
-    The verdict of a response that reached its protocol's own end (contract P2).
+    The verdict of a response that reached its protocol's own end, by its last step (contract P2, T4).
     """
+    finish = last.finish_reason
+    if last.metadata.get(ENDED_BY) in CALLS_LEFT:
+        return Verdict.INCOMPLETE_FINISH
     return Verdict.COMPLETE if finish.complete else Verdict.INCOMPLETE_FINISH
 
 
@@ -56,7 +59,7 @@ def _alternatives(steps: Iterable[ChatResponse], verdict: Verdict | None) -> tup
             choices.setdefault(other.choice, []).append(other)
     ended = verdict in (Verdict.COMPLETE, Verdict.INCOMPLETE_FINISH)
     return tuple(
-        attrs.evolve(others[-1], parts=_joined(others), verdict=verdict_at_end(others[-1].finish_reason) if ended else verdict)
+        attrs.evolve(others[-1], parts=_joined(others), verdict=verdict_at_end(others[-1]) if ended else verdict)
         for _, others in sorted(choices.items())
     )
 

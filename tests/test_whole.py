@@ -84,4 +84,4 @@ def test_verdict_at_end(finish: FinishReason) -> None:
     Only stop and tool_calls are complete (P2, V6).
     """
     complete = finish in (FinishReason.STOP, FinishReason.TOOL_CALLS)
-    assert (Verdict.COMPLETE if complete else Verdict.INCOMPLETE_FINISH) is verdict_at_end(finish)
+    assert (Verdict.COMPLETE if complete else Verdict.INCOMPLETE_FINISH) is verdict_at_end(ChatResponse(finish_reason=finish))

@@ -40,7 +40,7 @@ OpenBody: TypeAlias = Callable[[Callable[[], None]], Observable[bytes]]
 @attrs.frozen
 class Ended:
     """
-    A body that is over: why, which request of the call it was (from 1), and whether it had begun a step of the response.
+    A body that is over: why, which attempt at its step it was (from 1), and whether it had begun a step of the response.
     """
 
     error: RxchatError
@@ -122,15 +122,16 @@ class Run(Lifted):
     """
     One subscription to a call: bodies in, events out, by one stage.
 
-    When the stage raises NextBody, `sequel` is what follows. Here `follows` sets it for a body that failed. Whoever makes several steps of one response sets it
-    for one that ended well: from a stage between body and tail, which then leaves the body (`Envelope.next_body`); what is said during the wait goes by `call`.
+    When the stage raises NextBody, `sequel` is what follows. Here `follows` sets it for a body that failed; the loop of steps (steps.py) sets it for one that
+    ended well, from a gate between body and tail, which then leaves the body (`Envelope.next_body`); what is said during the wait goes by `call`. Set before
+    `begin`, it is what comes before the first request.
     """
 
     def __init__(
         self,
         stage: Stage[Any, ChatEvent],
         observer: abc.ObserverBase[ChatEvent],
-        open_body: OpenBody,
+        open_body: OpenBody | None,
         plan: Plan | None,
         clock: Clock,
         scheduler: abc.SchedulerBase | None,
@@ -147,6 +148,8 @@ class Run(Lifted):
         self.busy = False
         self._final = False
         self._begun = False
+        # Attempts at the steps before the one at hand.
+        self._former = 0
         self.budgets: Budgets
 
     def begin(self) -> None:
@@ -155,7 +158,10 @@ class Run(Lifted):
         """
         self.budgets.begin()
         self.call(self._stage.start)
-        self._follow()
+        if self.sequel is None:
+            self._follow()
+        elif not self._over:
+            self._pause(self.sequel)
 
     def dispose(self) -> None:
         """
@@ -193,7 +199,7 @@ class Run(Lifted):
         """
         if self._plan is None or self._final:
             return False
-        self.sequel = self._plan.after(Ended(error, self.budgets.attempt, self._begun))
+        self.sequel = self._plan.after(Ended(error, self.budgets.attempt - self._former, self._begun))
         return self.sequel is not None
 
     def noted(self, event: ChatEvent) -> None:
@@ -244,9 +250,14 @@ class Run(Lifted):
             super()._end(end)
             return
         assert self.sequel is not None
+        self._pause(self.sequel)
+
+    def _pause(self, sequel: Sequel) -> None:
+        """
+        Wait for what comes before the next request; ends the body that is over.
+        """
         self._between = True
-        # Ends the body that failed.
-        self._upstream.disposable = self.sequel.wait(self._clock, self._follow)
+        self._upstream.disposable = sequel.wait(self._clock, self._follow)
 
     def _connected(self, attempt: int) -> None:
         if attempt == self.budgets.attempt and not self._over and not self._between:
@@ -259,11 +270,14 @@ class Run(Lifted):
         if self._over:
             return
         if self.sequel is not None:
-            self._open_body, self.sequel = self.sequel.body or self._open_body, None
+            if self.sequel.body is not None:
+                self._open_body, self._former = self.sequel.body, self.budgets.attempt
+            self.sequel = None
         self._between = self._begun = False
         self.watching = True
         self.budgets.asked()
         self._upstream.disposable = body = SingleAssignmentDisposable()
+        assert self._open_body is not None
         try:
             source = self._open_body(partial(self._connected, self.budgets.attempt))
         except Exception as error:

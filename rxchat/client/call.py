@@ -17,6 +17,7 @@ from rxchat.client.clock import clock_of
 from rxchat.client.http_body import running_loop
 from rxchat.client.secrets import hide
 from rxchat.client.settings import HttpSettings
+from rxchat.client.steps import StepLoop
 from rxchat.client.timings import Stopwatch, Timings
 from rxchat.demand import valve_of
 from rxchat.errors import CancelledStreamError, ConfigurationError, Verdict, verdict_of
@@ -34,12 +35,13 @@ class Exchange:
     """
     What one call needs once it is built: its request, which may be sent several times, its pipeline, and what must never be shown.
 
-    The head of each answer is known before its body's first item.
+    The head of each answer is known before its body's first item. `steps` makes several steps of it (contract T4); without a request it makes the first, too.
     """
 
-    open_body: OpenBody
+    open_body: OpenBody | None
     envelope: Envelope
     secrets: Collection[str] = attrs.field(default=(), repr=False)
+    steps: StepLoop | None = None
 
 
 @attrs.frozen
@@ -168,6 +170,8 @@ class Call:
         self._run = run = Run(stage, observer, exchange.open_body, plan, clock, scheduler)
         run.budgets = Budgets(self._settings, clock, watch, valve_of(scheduler), run.fail)
         exchange.envelope.forgive = run.follows
+        if exchange.steps is not None:
+            exchange.steps.join(run, stage.tell)
         run.begin()
         return Disposable(self._left)
 
@@ -203,6 +207,12 @@ class _Supervised(Stage[bytes, ChatEvent]):
 
     def fail(self, error: Exception, emit: Emit[ChatEvent]) -> None:
         self._obeying(emit, lambda out: self._envelope.fail(error, out))
+
+    def tell(self, event: ChatEvent, emit: Emit[ChatEvent]) -> None:
+        """
+        An event of the response that no body says.
+        """
+        self._obeying(emit, lambda out: self._envelope.tell(event, out))
 
     def abort(self, emit: Emit[ChatEvent]) -> None:
         """

@@ -132,7 +132,7 @@ class Pump:
             return
         self._over = True
         task = self._task
-        if task is not None and task is not _current_task():
+        if task is not None and task is not current_task():
             task.cancel()
 
     async def _run(self) -> None:
@@ -269,7 +269,10 @@ def running_loop() -> asyncio.AbstractEventLoop:
         ) from None
 
 
-def _current_task() -> asyncio.Task[object] | None:
+def current_task() -> asyncio.Task[object] | None:
+    """
+    The task at work, None outside of one.
+    """
     try:
         return asyncio.current_task()
     except RuntimeError:

@@ -6,17 +6,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import aiohttp
 from reactivex import Observable, abc
 
+from rxchat.client.attempts import OpenBody
 from rxchat.client.call import Call, Exchange
 from rxchat.client.http_body import http_body, new_session, running_loop
 from rxchat.client.private_loop import SyncIterator, loop_runs, on_a_private_loop
 from rxchat.client.proxies import route_of
-from rxchat.client.request import ToolLike, resolve, with_quirks
+from rxchat.client.request import resolve, unforced, with_quirks
 from rxchat.client.settings import HttpSettings
+from rxchat.client.steps import MAX_STEPS, StepLoop, StepRules, StopWhen, step_rules
 from rxchat.dialects import get_dialect
 from rxchat.errors import ConfigurationError, IncompleteStreamError
 from rxchat.events import ChatEvent
@@ -24,8 +26,9 @@ from rxchat.filters import Predicate, guarded
 from rxchat.limits import Limits
 from rxchat.outgoing.addresses import masked_url, secrets_in
 from rxchat.pipeline import Head, response_stage
-from rxchat.prompt import Prompt
+from rxchat.prompt import Message, Prompt, as_messages
 from rxchat.response import ChatResponse
+from rxchat.tools import Authorize, ToolPolicy, ToolSet, ToolSource
 
 __all__ = ["ChatModel"]
 
@@ -80,31 +83,58 @@ class ChatModel:
         return f"<ChatModel {target.model} at {masked_url(target.base_url or target.preset.base_url)}>"
 
     def stream(
-        self, prompt: Prompt, *, event_filter: Predicate | None = None, tools: Sequence[ToolLike] = (), **request: Any
+        self,
+        prompt: Prompt,
+        *,
+        event_filter: Predicate | None = None,
+        tools: ToolSource = (),
+        max_steps: int = MAX_STEPS,
+        stop_when: StopWhen | Sequence[StopWhen] = (),
+        authorize: Authorize | None = None,
+        tool_policy: ToolPolicy | None = None,
+        **request: Any,
     ) -> Observable[ChatEvent]:
         """
         The events of an answer; cold: each subscription is a request of its own.
 
         `event_filter` (default: all but Heartbeat and Raw) hides events, never the frame of steps and terminals around them, and never changes the answer.
-        `tools` are ToolSpecs or typed functions, which are offered but not run here. `request` are the fields of RequestOptions (max_tokens, temperature ...),
-        or `options=RequestOptions(...)`. A request that cannot be built is a bare on_error.
+        `request` are the fields of RequestOptions (max_tokens, temperature ...), or `options=RequestOptions(...)`. A request that cannot be built is a bare
+        on_error.
+
+        `tools` are functions and Tools, which are run, and ToolSpecs, which are only reported (contract T6); or a function that names those of each step. The
+        model is asked again with the results, up to `max_steps` times all in all; an answer whose calls that leaves open is no whole one (INCOMPLETE_FINISH).
+        `stop_when` ends the answer behind the results of a step, `authorize` is asked before each run, `tool_policy` is how tools are run. A `tool_choice`
+        that forces a call holds for the first step.
         """
-        shown = guarded(event_filter)
+        asked = self._asked(prompt, guarded(event_filter), tools, (max_steps, stop_when, authorize, tool_policy), request)
 
         def subscribe(observer: abc.ObserverBase[ChatEvent], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
-            return self._call(prompt, shown, tools, request).events.subscribe(observer, scheduler=scheduler)
+            return asked().events.subscribe(observer, scheduler=scheduler)
 
         return Observable(subscribe)
 
-    def open(self, prompt: Prompt, *, event_filter: Predicate | None = None, tools: Sequence[ToolLike] = (), **request: Any) -> Call:
+    def open(
+        self,
+        prompt: Prompt,
+        *,
+        event_filter: Predicate | None = None,
+        tools: ToolSource = (),
+        max_steps: int = MAX_STEPS,
+        stop_when: StopWhen | Sequence[StopWhen] = (),
+        authorize: Authorize | None = None,
+        tool_policy: ToolPolicy | None = None,
+        **request: Any,
+    ) -> Call:
         """
-        One request as a Call, which can be watched, aborted and disposed of; it is sent when its events are subscribed to.
+        One answer as a Call, which can be watched, aborted and disposed of; it is asked for when its events are subscribed to. All else as in `stream`.
         """
-        return self._call(prompt, guarded(event_filter), tools, request)
+        return self._asked(prompt, guarded(event_filter), tools, (max_steps, stop_when, authorize, tool_policy), request)()
 
-    async def call(self, prompt: Prompt, *, tools: Sequence[ToolLike] = (), **request: Any) -> ChatResponse:
+    async def call(self, prompt: Prompt, *, tools: ToolSource = (), **request: Any) -> ChatResponse:
         """
         The one answer. An incomplete finish and an abort are answers too: see its verdict. Failures are raised, the partial answer on them.
+
+        `tools` and `request` as in `stream`, here and below.
         """
         call = self.open(prompt, tools=tools, **request)
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -126,7 +156,7 @@ class ChatModel:
             raise IncompleteStreamError("the stream completed without a terminal event")
         return call.response
 
-    def call_sync(self, prompt: Prompt, *, tools: Sequence[ToolLike] = (), **request: Any) -> ChatResponse:
+    def call_sync(self, prompt: Prompt, *, tools: ToolSource = (), **request: Any) -> ChatResponse:
         """
         The one answer, for code that cannot await. Where a loop runs already (a notebook), it is asked on a loop in a thread of its own, and this one waits.
 
@@ -139,7 +169,7 @@ class ChatModel:
         return on_a_private_loop(lambda: self.call(prompt, tools=tools, **request))
 
     def stream_sync(
-        self, prompt: Prompt, *, event_filter: Predicate | None = None, tools: Sequence[ToolLike] = (), **request: Any
+        self, prompt: Prompt, *, event_filter: Predicate | None = None, tools: ToolSource = (), **request: Any
     ) -> SyncIterator[ChatEvent]:
         """
         The events of an answer for a plain `for`, read on a loop in a thread of its own; asked when the first one is.
@@ -179,18 +209,30 @@ class ChatModel:
         """
         return self._session or (self._own if self._home is running_loop() else None)
 
-    def _call(self, prompt: Prompt, shown: Predicate, tools: Sequence[ToolLike], request: Mapping[str, Any]) -> Call:
-        return Call(lambda: self._exchange(prompt, tools, request), shown, self._settings)
+    def _asked(self, prompt: Prompt, shown: Predicate, tools: ToolSource, rules: _Rules, request: Mapping[str, Any]) -> Callable[[], Call]:
+        return lambda: Call(lambda: self._exchange(prompt, step_rules(tools, *rules), request), shown, self._settings)
 
-    def _exchange(self, prompt: Prompt, tools: Sequence[ToolLike], request: Mapping[str, Any]) -> Exchange:
+    def _exchange(self, prompt: Prompt, rules: StepRules, request: Mapping[str, Any]) -> Exchange:
         target = self._target
-        wire = target.request(prompt, tools, request, self._read_with)
         heads: list[Head] = []
         envelope = response_stage(target.preset.dialect, head=lambda: heads[-1] if heads else Head(), **self._pipeline)
+        secrets = {target.key} if target.key else set()
 
-        def open_body(on_connected: Callable[[], None]) -> Observable[bytes]:
-            return http_body(wire, heads.append, settings=self._settings, session=self._connections(), on_connected=on_connected)
+        def ask(messages: tuple[Message, ...], tools: ToolSet, first: bool) -> OpenBody:
+            wire = target.request(messages, tools, request if first else unforced(request), self._read_with)
+            secrets.update(secrets_in(wire.url), route_of(wire.url, self._settings, self._session is None).secrets)
 
-        key = (target.key,) if target.key else ()
-        route = route_of(wire.url, self._settings, self._session is None)
-        return Exchange(open_body, envelope, key + secrets_in(wire.url) + route.secrets)
+            def open_body(on_connected: Callable[[], None]) -> Observable[bytes]:
+                return http_body(wire, heads.append, settings=self._settings, session=self._connections(), on_connected=on_connected)
+
+            return open_body
+
+        messages = as_messages(prompt)
+        if rules.fixed is None:
+            return Exchange(None, envelope, secrets, StepLoop(rules, messages, ask, envelope))
+        loop = StepLoop(rules, messages, ask, envelope) if rules.fixed.runnable else None
+        return Exchange(ask(messages, rules.fixed, True), envelope, secrets, loop)
+
+
+# max_steps, stop_when, authorize, tool_policy, as they were said.
+_Rules: TypeAlias = tuple[int, StopWhen | Sequence[StopWhen], Authorize | None, ToolPolicy | None]

@@ -5,8 +5,8 @@ Whom to ask, and the request that asks: a model's name resolved by the presets, 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import attrs
 
@@ -15,12 +15,11 @@ from rxchat.errors import ConfigurationError
 from rxchat.outgoing.addresses import check_address, masked_url
 from rxchat.outgoing.common import ModelCall, WireRequest
 from rxchat.presets import PRESETS, Preset, unknown_provider
-from rxchat.prompt import Prompt, RequestOptions, ToolSpec, as_messages
-from rxchat.toolschema import tool_spec
+from rxchat.prompt import Prompt, RequestOptions, as_messages
+from rxchat.tools import ToolLike
+from rxchat.tools.toolsets import as_tool_set
 
-__all__ = ["Target", "ToolLike", "resolve", "with_quirks"]
-
-ToolLike: TypeAlias = ToolSpec | Callable[..., Any]
+__all__ = ["Target", "resolve", "unforced", "with_quirks"]
 
 
 @attrs.frozen
@@ -56,7 +55,7 @@ class Target:
     def _key_source(self) -> str:
         return "api_key" if self.api_key else next(name for name in self.preset.key_env.split() if os.environ.get(name))
 
-    def request(self, prompt: Prompt, tools: Sequence[ToolLike], said: Mapping[str, Any], options: Mapping[str, Any]) -> WireRequest:
+    def request(self, prompt: Prompt, tools: Iterable[ToolLike], said: Mapping[str, Any], options: Mapping[str, Any]) -> WireRequest:
         """
         The HTTP request; `options` are those the answer will be read with. ConfigurationError for what cannot be asked.
         """
@@ -64,22 +63,14 @@ class Target:
         if build is None:
             raise ConfigurationError(f"the dialect {self.preset.dialect} can be read but not asked: it builds no requests")
         quirks = {**options, **self.preset.quirks}
-        return build(ModelCall(self.model, as_messages(prompt), self.address, self.key, _specs(tools), _options(said), quirks))
+        return build(ModelCall(self.model, as_messages(prompt), self.address, self.key, as_tool_set(tools).specs, _options(said), quirks))
 
 
-def _specs(tools: Sequence[ToolLike]) -> tuple[ToolSpec, ...]:
+def unforced(said: Mapping[str, Any]) -> Mapping[str, Any]:
     """
-    What is offered: each a ToolSpec or a function, no two of one name.
+    The same request for the steps behind the first: without a `tool_choice` that would have the model call tools for ever.
     """
-    specs: dict[str, ToolSpec] = {}
-    for tool in tools:
-        if not isinstance(tool, ToolSpec) and not callable(tool):
-            raise ConfigurationError(f"a tool is a ToolSpec or a typed function, not {type(tool).__name__}")
-        spec = tool if isinstance(tool, ToolSpec) else tool_spec(tool)
-        if spec.name in specs:
-            raise ConfigurationError(f"two tools are called {spec.name}")
-        specs[spec.name] = spec
-    return tuple(specs.values())
+    return said if _options(said).tool_choice in (None, "auto", "none") else {**said, "tool_choice": None}
 
 
 def _options(said: Mapping[str, Any]) -> RequestOptions:

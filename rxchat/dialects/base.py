@@ -86,6 +86,7 @@ class Context:
     What a parser is told when a response begins.
 
     `clean_eof` is False where the end of the body proves nothing (a close-delimited HTTP body, contract V5). `provenance` keeps byte ranges on events.
+    `first_step` is the number of the body's first step: a response may have several bodies (contract T4).
     """
 
     options: Mapping[str, Any] = attrs.field(factory=dict)
@@ -94,6 +95,7 @@ class Context:
     unknown: UnknownPolicy = "raw"
     provenance: bool = False
     profile: str = "default"
+    first_step: int = 0
 
 
 @attrs.frozen
@@ -159,7 +161,7 @@ class Parser(Stage[Frame, ChatEvent]):
         self.context = context
         self.options = context.options
         self.limits = context.limits
-        self.step = 0
+        self.step = context.first_step
         self.step_open = False
         self.finish: FinishReason | None = None
         self.finish_raw: str | None = None

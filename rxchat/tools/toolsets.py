@@ -16,7 +16,7 @@ from rxchat.prompt import Message, ToolSpec
 from rxchat.response import ChatResponse, ToolCall
 from rxchat.tools.declared import Tool, tool
 
-__all__ = ["StepContext", "ToolLike", "ToolSet", "ToolSource", "tools_for"]
+__all__ = ["StepContext", "ToolLike", "ToolSet", "ToolSource", "as_tool_set", "tools_for"]
 
 ToolLike: TypeAlias = Tool[..., Any] | ToolSpec | Callable[..., Any]
 
@@ -30,9 +30,6 @@ class StepContext:
     step: int = 0
     messages: tuple[Message, ...] = ()
     previous: ChatResponse | None = None
-
-
-ToolSource: TypeAlias = Sequence[ToolLike] | Callable[[StepContext], Sequence[ToolLike] | Awaitable[Sequence[ToolLike]]]
 
 
 @attrs.frozen
@@ -89,6 +86,10 @@ class ToolSet:
         return tuple(call for call in calls if not call.server_executed and self.only_offered(call))
 
 
+_Tools: TypeAlias = ToolSet | Sequence[ToolLike]
+ToolSource: TypeAlias = _Tools | Callable[[StepContext], _Tools | Awaitable[_Tools]]
+
+
 def _as_tool(item: Any) -> Tool[..., Any] | ToolSpec:
     if isinstance(item, MethodType) and isinstance(item.__func__, Tool):  # a classmethod of later Pythons
         item = item.__func__.__get__(item.__self__)
@@ -106,12 +107,20 @@ async def tools_for(source: ToolSource, context: StepContext) -> ToolSet:
     """
     The tools of this step: the same ones each time, or those a function (sync or async) names for it.
     """
-    if isinstance(source, (Tool, ToolSpec, str, Mapping)):
+    if isinstance(source, Tool) or not callable(source):
+        return as_tool_set(source)
+    chosen: Any = source(context)
+    return as_tool_set(await chosen if inspect.isawaitable(chosen) else chosen)
+
+
+def as_tool_set(tools: Any) -> ToolSet:
+    """
+    These tools by name; ConfigurationError for what is no sequence of tools.
+    """
+    if isinstance(tools, ToolSet):
+        return tools
+    if isinstance(tools, (Tool, ToolSpec)):
         raise ConfigurationError("tools are a sequence of tools, or a function that returns one")
-    chosen: Any = source
-    if callable(source):
-        chosen = source(context)
-        chosen = await chosen if inspect.isawaitable(chosen) else chosen
-    if not isinstance(chosen, Iterable) or isinstance(chosen, (str, Mapping)):
-        raise ConfigurationError(f"tools are a sequence of tools, not {type(chosen).__name__}")
-    return chosen if isinstance(chosen, ToolSet) else ToolSet.of(chosen)
+    if not isinstance(tools, Iterable) or isinstance(tools, (str, Mapping)):
+        raise ConfigurationError(f"tools are a sequence of tools, not {type(tools).__name__}")
+    return ToolSet.of(tools)

@@ -91,8 +91,8 @@ async def test_tools_per_step() -> None:
     assert [(await tools_for(choose, step)).specs for step in (first, second)] == [(add.spec,), ()]
     assert [(await tools_for(later, step)).specs for step in (first, second)] == [(OFFERED,), ()]
     made = ToolSet.of([add])
-    assert await tools_for(lambda context: made, first) is made  # type: ignore[arg-type, return-value]
-    assert await tools_for(made, first) is made  # type: ignore[arg-type]
+    assert await tools_for(lambda context: made, first) is made
+    assert await tools_for(made, first) is made
 
 
 @pytest.mark.parametrize("source", [add, OFFERED, "add", {"name": "x"}, lambda context: None, lambda context: "add", 3])

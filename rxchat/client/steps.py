@@ -1,0 +1,263 @@
+"""
+The loop of steps: the calls of a step that ended well are run, and the model is asked again with what came of them, in one response (contract T4).
+
+    body ─ ToolCallEnd ... ─ [StepEnd held back] ─ ResponseEnd                                the connection is given back
+                                                       │ the tools run, each ToolResult is told as soon as it may
+                                                       └ StepEnd ─ next request ─ body ...    or, if that was the last, ResponseEnd
+
+A step whose calls cannot all be answered here ends the response as it came, and nothing of it is run: a bare schema among them (contract T6), an item the
+client has to answer (P12), a finish that allows no run (T1, T2), a call that was cut. Everything else is answered, with an error if need be (T2).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from inspect import isawaitable
+from typing import Any, TypeAlias
+
+import attrs
+from reactivex import abc
+from reactivex.disposable import Disposable
+
+from rxchat.client.attempts import OpenBody, Run, Sequel
+from rxchat.client.http_body import current_task, running_loop
+from rxchat.errors import ConfigurationError, RxchatError, ToolError, Verdict, verdict_of
+from rxchat.events import Abort, ChatEvent, ErrorEvent, ResponseEnd, StepEnd
+from rxchat.pipeline import Envelope
+from rxchat.prompt import Message
+from rxchat.response import ENDED_BY, ChatResponse, ServerToolPart, ToolCall
+from rxchat.stage import Emit
+from rxchat.tools import Authorize, StepContext, Tool, ToolPolicy, ToolSet, ToolSource, run_calls, tools_for
+from rxchat.tools.toolsets import as_tool_set
+
+__all__ = ["MAX_STEPS", "Ask", "StepLoop", "StepRules", "StopWhen", "step_rules"]
+
+MAX_STEPS = 10
+
+# Asked behind the results of each step, with the answer so far; true: the response ends there.
+StopWhen: TypeAlias = Callable[[ChatResponse], "bool | Awaitable[bool]"]
+
+# Builds the request of a step: what is asked, with which tools; whether it is the first of the response.
+Ask: TypeAlias = Callable[[tuple[Message, ...], ToolSet, bool], OpenBody]
+
+
+@attrs.frozen(kw_only=True)
+class StepRules:
+    """
+    What a caller says of the steps of a response. `tools` are those of every step, or a function that names those of each; `max_steps` counts the steps.
+    """
+
+    tools: ToolSet | Callable[[StepContext], Any]
+    max_steps: int = MAX_STEPS
+    stop_when: tuple[StopWhen, ...] = ()
+    policy: ToolPolicy = attrs.field(factory=ToolPolicy)
+
+    @property
+    def fixed(self) -> ToolSet | None:
+        """
+        The tools of every step; None where each step chooses its own.
+        """
+        return self.tools if isinstance(self.tools, ToolSet) else None
+
+
+def step_rules(
+    tools: ToolSource, max_steps: int, stop_when: StopWhen | Sequence[StopWhen], authorize: Authorize | None, policy: ToolPolicy | None
+) -> StepRules:
+    """
+    The rules as they were said; ConfigurationError for what cannot be meant.
+    """
+    stops: tuple[Any, ...] = (stop_when,) if callable(stop_when) else tuple(stop_when)
+    number: Any = max_steps
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        raise ConfigurationError(f"max_steps is a number from 1, not {max_steps!r}")
+    if not all(callable(stop) for stop in stops):
+        raise ConfigurationError("stop_when is a function of the answer so far, or several")
+    chosen: Any = tools if callable(tools) and not isinstance(tools, Tool) else as_tool_set(tools)
+    return StepRules(tools=chosen, max_steps=max_steps, stop_when=stops, policy=_policy(policy or ToolPolicy(), authorize))
+
+
+def _policy(policy: ToolPolicy, authorize: Authorize | None) -> ToolPolicy:
+    if authorize is None:
+        return policy
+    if policy.authorize is not None:
+        raise ConfigurationError("authorize is said twice: by itself, and by tool_policy")
+    return attrs.evolve(policy, authorize=authorize)
+
+
+class StepLoop:
+    """
+    The steps of one call: stands between its bodies and the answer, and says what follows a body that ended well.
+    """
+
+    def __init__(self, rules: StepRules, prompt: tuple[Message, ...], ask: Ask, envelope: Envelope) -> None:
+        self._rules = rules
+        self._prompt = prompt
+        self._ask = ask
+        self._envelope = envelope
+        self._tools = rules.fixed or ToolSet()
+        self._asked = 0
+        # The end of the step at hand, while it is not known what follows; while its tools run, `_between`.
+        self._held: StepEnd | None = None
+        self._between = False
+        self._run: Run
+        self._tell: Callable[..., None]
+
+    def join(self, run: Run, tell: Callable[..., None]) -> None:
+        """
+        Become part of a call, before it starts. `tell` is the method of its stage that takes an event which no body says.
+        """
+        self._run, self._tell = run, tell
+        self._envelope.gate = self.gate
+        if self._rules.fixed is None:
+            run.sequel = self._sequel(lambda go: self._next(None, go))
+
+    # Between body and tail -------------------------------------------------------------------------------------------------------------------
+
+    def gate(self, push: Emit[ChatEvent]) -> Emit[ChatEvent]:
+        """
+        Hold back the end of each step until what comes behind it is known.
+        """
+
+        def gated(event: ChatEvent) -> None:
+            if self._held is not None:
+                push(self._released(self._held, event))
+            if type(event) is StepEnd:
+                self._held = event
+            else:
+                push(event)
+
+        return gated
+
+    def _released(self, held: StepEnd, event: ChatEvent) -> StepEnd:
+        """
+        The end that was held, as it is to be now that this event comes; leaves the body where another one follows.
+        """
+        if type(event) is ResponseEnd:
+            held = self._judged(held)
+        elif self._between:
+            held = attrs.evolve(held, response=attrs.evolve(held.response, verdict=_verdict(event)))
+        self._held, self._between = None, False
+        return held
+
+    def _judged(self, end: StepEnd) -> StepEnd:
+        answer = self._envelope.settle(end)
+        self._asked += 1
+        calls = self._answerable(answer.steps[-1])
+        if not calls:
+            return end
+        if not all(call.complete for call in calls):
+            return _ended_by("cut_call", end)
+        if self._asked >= self._rules.max_steps:
+            return _ended_by("max_steps", end)
+        self._between = True
+        self._envelope.first_step = end.step + 1
+        self._run.sequel = self._sequel(lambda go: self._answered(end, answer, go))
+        self._envelope.next_body()
+
+    def _answerable(self, step: ChatResponse) -> tuple[ToolCall, ...]:
+        """
+        The calls of a step, if its finish allows them and somebody here answers each of them.
+        """
+        calls = tuple(call for call in step.tool_calls if not call.server_executed)
+        for_client = any(isinstance(part, ServerToolPart) and part.needs_client for part in step.parts)
+        return calls if step.finish_reason.complete and not for_client and not self._tools.left_open(calls) else ()
+
+    # Between the steps -----------------------------------------------------------------------------------------------------------------------
+
+    async def _answered(self, end: StepEnd, asked: ChatResponse, go: Callable[[], None]) -> None:
+        """
+        Run the calls, end their step, then the response, or on to the next step.
+        """
+        step = asked.steps[-1]
+        outcomes = await run_calls(
+            step.tool_calls,
+            self._tools,
+            finish=step.finish_reason,
+            policy=self._rules.policy,
+            step=end.step,
+            response_id=asked.response_id,
+            emit=lambda outcome: self._say(outcome.event),
+        )
+        answer = self._envelope.settle(end)
+        last = "return_direct" if any(outcome.return_direct for outcome in outcomes) else await self._stopped(answer)
+        self._held, self._between = None, False
+        if last:
+            self._say(_ended_by(last, end))
+            self._say(ResponseEnd())
+        else:
+            self._say(end)
+            await self._next(answer, go)
+
+    async def _stopped(self, answer: ChatResponse) -> str:
+        for stop in self._rules.stop_when:
+            ends: Any = stop(answer)
+            if await ends if isawaitable(ends) else ends:
+                return "stop_when"
+        return ""
+
+    async def _next(self, answer: ChatResponse | None, go: Callable[[], None]) -> None:
+        """
+        Build the request of the next step, and have it sent.
+        """
+        messages = self._prompt if answer is None else (*self._prompt, *Message.of(answer))
+        step = self._envelope.first_step
+        self._tools = await tools_for(self._rules.tools, StepContext(step, messages, None if answer is None else answer.steps[-1]))
+        body = self._ask(messages, self._tools, answer is None)
+        assert self._run.sequel is not None
+        self._run.sequel = attrs.evolve(self._run.sequel, body=body)
+        go()
+
+    def _say(self, event: ChatEvent) -> None:
+        """
+        Tell the subscriber; whoever has left wants nothing more done.
+        """
+        if not self._run.call(self._tell, event):
+            raise asyncio.CancelledError
+
+    def _sequel(self, work: Callable[[Callable[[], None]], Awaitable[None]]) -> Sequel:
+        """
+        That work, then what it sets as the next body. What fails in it fails the response (contract E6).
+        """
+
+        async def guarded(go: Callable[[], None]) -> None:
+            try:
+                await work(go)
+            except RxchatError as error:
+                self._run.fail(error)
+            except Exception as error:
+                failure = ToolError(f"a function given for the steps of the answer failed: {type(error).__name__}")
+                failure.__cause__ = error
+                self._run.fail(failure)
+
+        return Sequel(lambda clock, go: _in_background(guarded(go)))
+
+
+def _ended_by(what: str, end: StepEnd) -> StepEnd:
+    return attrs.evolve(end, response=attrs.evolve(end.response, metadata={**end.response.metadata, ENDED_BY: what}))
+
+
+def _verdict(terminal: ChatEvent) -> Verdict:
+    if isinstance(terminal, ErrorEvent):
+        return verdict_of(terminal.error)
+    return Verdict.ABORTED if isinstance(terminal, Abort) else Verdict.INCOMPLETE_STREAM
+
+
+# The loop itself holds its tasks only weakly.
+_tasks: set[asyncio.Task[None]] = set()
+
+
+def _in_background(work: Coroutine[Any, Any, None]) -> abc.DisposableBase:
+    """
+    Begin it in the next turn of the event loop; what is returned cancels it.
+    """
+    task = running_loop().create_task(work, name="rxchat tools")
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
+
+    def leave() -> None:
+        # In the middle of its own work it ends by itself.
+        if task is not current_task():
+            task.cancel()
+
+    return Disposable(leave)
