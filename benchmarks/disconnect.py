@@ -18,9 +18,9 @@ from typing import Any, TypeAlias
 import aiohttp
 from reactivex import operators as ops
 
+from benchmarks.measuring import machine
 from benchmarks.paced import PROMPT
 from benchmarks.paced_server import Pace, Server, served
-from benchmarks.run import machine
 from rxchat import ChatModel, text_only
 
 # So many texts are read before the client leaves.

@@ -22,8 +22,8 @@ from typing import Any, TypeAlias
 
 import attrs
 
+from benchmarks.measuring import machine
 from benchmarks.paced_server import Pace, raise_file_limit, served
-from benchmarks.run import machine
 
 SETTINGS = ("20x50", "200x5", "200x50", "500x5", "1000x5")
 PROMPT = "Say the time."

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import jiter
 import reactivex as rx
 
-from benchmarks.run import machine
+from benchmarks.measuring import machine
 from rxchat import Preview, TextDelta, partial_json
 
 SIZES = (1000, 3000, 10_000, 30_000, 100_000)

@@ -1,216 +1,121 @@
 """
-One command, one table: what an event costs, against the least that any reader of the same bytes must do.
+One command: what an event costs, beside the least that any reader must do and beside the peers; and the rest that is measured.
 
-    python -m benchmarks.run --scale 0.25
+    python -m benchmarks --scale 0.25 --json now.json --plot now.svg
 
-The limit, L1, cuts the body at its blank lines and parses each event's JSON with orjson, in the same process and in turn with what is measured.
+Every group has a process of its own, and in the throughput table every subject.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
+import asyncio
 import json
-import math
-import os
-import platform
-import time
-import tracemalloc
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from statistics import linear_regression, median
-from typing import Any, TypeAlias
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any
 
-import orjson
-from reactivex import Observable, abc
-from reactivex.disposable import Disposable
+import attrs
 
-from benchmarks.workloads import FULL, WORKLOADS, Workload, workload
-from rxchat import chat_events, filter_events, frame_sse, normalize, parse
-from rxchat.pipeline import response_stage
-from rxchat.stage import run
+from benchmarks import fanout, goals, growth, imports, leaks, short, slow, stages, throughput
+from benchmarks.measuring import load, machine
+from benchmarks.workloads import WORKLOADS
 
-Subject: TypeAlias = Callable[[Workload, Sequence[bytes]], None]
-
-# The sizes at which growth is looked at, and the workloads that have deltas to grow by.
-SIZES = (500, 1000, 2000, 4000, 8000, 20_000)
-GROWING = ("W1", "W2", "W3", "W4")
+__all__ = ["GROUPS", "Group", "main"]
 
 
-# --- what is measured -----------------------------------------------------------------------------------------------------------------------------
-
-
-def limit(load: Workload, reads: Sequence[bytes]) -> None:
+@attrs.frozen
+class Group:
     """
-    L1: split, then orjson.
-    """
-    for frame in load.body.split(b"\n\n"):
-        at = frame.find(b"data: ")
-        if at >= 0 and not frame.startswith(b"[DONE]", at + 6):
-            orjson.loads(frame[at + 6 :])
-
-
-def composed(load: Workload, reads: Sequence[bytes]) -> None:
-    """
-    The standard composition as one operator.
-    """
-    _drain(_source(reads).pipe(chat_events(load.dialect)))
-
-
-def separate(load: Workload, reads: Sequence[bytes]) -> None:
-    """
-    Every stage an operator of its own.
-    """
-    _drain(_source(reads).pipe(frame_sse(), parse(load.dialect), normalize(), filter_events()))
-
-
-def bare(load: Workload, reads: Sequence[bytes]) -> None:
-    """
-    The stages without Rx.
-    """
-    for _ in run(response_stage(load.dialect), reads):
-        pass
-
-
-SUBJECTS: Mapping[str, Subject] = {"composed": composed, "separate": separate, "bare": bare}
-
-
-def _source(reads: Iterable[bytes]) -> Observable[bytes]:
-    """
-    A source that pushes from its subscribe, without a scheduler.
+    Something that is measured beside the table: of a scale and a number of repetitions, and how it is printed.
     """
 
-    def subscribe(observer: abc.ObserverBase[bytes], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
-        for read in reads:
-            observer.on_next(read)
-        observer.on_completed()
-        return Disposable()
-
-    return Observable(subscribe)
+    title: str
+    measured: Callable[[float, int], dict[str, Any]]
+    printed: Callable[[Mapping[str, Any]], str]
 
 
-def _drain(events: Observable[Any]) -> None:
-    failures: list[Exception] = []
-    events.subscribe(lambda event: None, failures.append)
-    if failures:
-        raise failures[0]
+GROUPS: Mapping[str, Group] = {
+    "stages": Group("Where the time goes", stages.measured, stages.printed),
+    "growth": Group("As the answer grows", growth.measured, growth.printed),
+    "fanout": Group("Several subscribers; subscribing and leaving", fanout.measured, fanout.printed),
+    "short": Group("Short answers", short.measured, short.printed),
+    "imports": Group("Start", imports.measured, imports.printed),
+    "slow": Group("A slow consumer", slow.measured, slow.printed),
+    "leaks": Group("What stays behind", leaks.measured, leaks.printed),
+}
+TABLE = "table"
 
 
-# --- measuring ------------------------------------------------------------------------------------------------------------------------------------
+def _in_a_process(name: str, scale: float, repetitions: int) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks", "--inside", name, "--scale", str(scale), "--repetitions", str(repetitions)]
+    said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    found: dict[str, Any] = json.loads(said.splitlines()[-1])
+    return found
 
 
-def cpu(subject: Subject, load: Workload, reads: Sequence[bytes]) -> float:
+def _subjects(wanted: Sequence[str]) -> list[str]:
     """
-    CPU seconds of one run; what earlier runs left is collected before.
+    Those whose names hold one of these words, or all if there are no words.
     """
-    gc.collect()
-    begin = time.process_time()
-    subject(load, reads)
-    return time.process_time() - begin
+    return [name for name in throughput.SUBJECTS if not wanted or any(word.lower() in name.lower() for word in wanted)]
 
 
-def costs(load: Workload, repetitions: int) -> dict[str, Any]:
-    """
-    Microseconds an event, and the ratio to L1: medians over repetitions in which all take turns.
-    """
-    reads = load.reads
-    spent: dict[str, list[float]] = {name: [] for name in ("L1", *SUBJECTS)}
-    for _ in range(repetitions):
-        for name, subject in (("L1", limit), *SUBJECTS.items()):
-            spent[name].append(cpu(subject, load, reads))
-    table: dict[str, Any] = {"events": load.events}
-    for name, seconds in spent.items():
-        ratios = [own / least for own, least in zip(seconds, spent["L1"], strict=True)]
-        table[name] = {
-            "us": median(seconds) / load.events * 1e6,
-            "ratio": median(ratios),
-            "lowest": min(ratios),
-            "highest": max(ratios),
-        }
-    return table
+def _report(given: argparse.Namespace) -> dict[str, Any]:
+    results: dict[str, Any] = {"machine": machine(), "scale": given.scale, "repetitions": given.repetitions}
+    print(f"{machine()}; scale {given.scale:g}, {given.repetitions} repetitions", flush=True)
+    chosen = given.only or (TABLE, *GROUPS)
+    names = given.workloads or list(WORKLOADS)
+    if TABLE in chosen:
+        results[TABLE] = asyncio.run(throughput.alone(_subjects(given.subjects), names, given.scale, given.repetitions))
+        print(f"\nThroughput\n{throughput.printed(results[TABLE], names)}", flush=True)
+    for name, group in GROUPS.items():
+        if name in chosen:
+            results[name] = _in_a_process(name, given.scale, given.repetitions)
+            print(f"\n{group.title}\n{group.printed(results[name])}", flush=True)
+    results["goals"] = goals.verdicts(results)
+    results["load_at_the_end"] = load()
+    print(f"\nGoals\n{goals.printed(results['goals'])}\n\nload at the end {load():.1f}")
+    return results
 
 
-def exponent(name: str, sizes: Sequence[int], repetitions: int) -> float:
-    """
-    How CPU grows with the number of events: the slope of its logarithm, 1 where it is linear.
-    """
-    points: list[tuple[float, float]] = []
-    for size in sizes:
-        load = WORKLOADS[name](size)
-        reads = load.reads
-        # The least of several: noise only adds.
-        points.append((math.log(load.events), math.log(min(cpu(composed, load, reads) for _ in range(repetitions)))))
-    return linear_regression(*zip(*points, strict=True)).slope
-
-
-def peak(load: Workload) -> float:
-    """
-    MiB held at most at one time beyond the body itself, which was there before; a run of its own, because tracing slows.
-    """
-    reads = load.reads
-    gc.collect()
-    tracemalloc.start()
-    composed(load, reads)
-    most = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return most / 2**20
-
-
-# --- the command ----------------------------------------------------------------------------------------------------------------------------------
-
-
-def measured(names: Sequence[str], scale: float, repetitions: int) -> dict[str, Any]:
-    """
-    The whole table.
-    """
-    table: dict[str, Any] = {}
-    for name in names:
-        load = workload(name, scale)
-        table[name] = {**costs(load, repetitions), "peak_mib": peak(load)}
-        if name in GROWING:
-            table[name]["exponent"] = exponent(name, [size for size in SIZES if size <= max(2000, FULL[name] * scale)], repetitions)
-    return table
-
-
-def machine() -> str:
-    """
-    What it ran on.
-    """
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
-    return f"{platform.python_implementation()} {platform.python_version()}, {os.cpu_count()} cores, load {load:.1f}"
-
-
-def printed(table: Mapping[str, Any]) -> str:
-    """
-    The table as text.
-    """
-    lines = [f"{'':4}{'events':>8}{'L1 us':>10}" + "".join(f"{name:>28}" for name in SUBJECTS) + f"{'exponent':>10}{'peak MiB':>10}"]
-    for name, row in table.items():
-        cells = "".join(f" {_cell(row[subject]):>27}" for subject in SUBJECTS)
-        growth = f"{row['exponent']:.2f}" if "exponent" in row else ""
-        lines.append(f"{name:4}{row['events']:>8}{row['L1']['us']:>10.2f}{cells}{growth:>10}{row['peak_mib']:>10.1f}")
-    return "\n".join(lines)
-
-
-def _cell(cost: Mapping[str, float]) -> str:
-    return f"{cost['us']:.2f} x{cost['ratio']:.1f} ({cost['lowest']:.1f}-{cost['highest']:.1f})"
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description="What an event costs, as a multiple of split + orjson.")
-    parser.add_argument("workloads", nargs="*", metavar="W1", help="which ones; all by default")
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="What an event costs, as a multiple of split + orjson, beside the peers."
+    )
+    parser.add_argument("workloads", nargs="*", metavar="W1", help="rows of the throughput table; all by default")
+    parser.add_argument("--only", nargs="+", choices=[TABLE, *GROUPS], help="some groups only")
+    parser.add_argument("--subjects", nargs="+", default=(), metavar="WORD", help="only subjects of the table whose names hold one of these")
     parser.add_argument("--scale", type=float, default=0.25, help="part of the full size (20,000 events, 50 images, 1 MB)")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--json", metavar="FILE", help="write the numbers here as well")
+    parser.add_argument("--plot", metavar="FILE", help="draw the table here, .svg or .png; needs matplotlib")
+    parser.add_argument("--inside", choices=list(GROUPS), help=argparse.SUPPRESS)
     given = parser.parse_args(argv)
     unknown = sorted(set(given.workloads) - set(WORKLOADS))
     if unknown:
         parser.error(f"there is no {', '.join(unknown)}; there are: {', '.join(WORKLOADS)}")
-    table = measured(given.workloads or list(WORKLOADS), given.scale, given.repetitions)
-    print(f"{machine()}; scale {given.scale}, {given.repetitions} repetitions; us/event xL1 (lowest-highest)")
-    print(printed(table))
+    return given
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    given = _arguments(argv)
+    if given.inside:
+        print(json.dumps(GROUPS[given.inside].measured(given.scale, given.repetitions)))
+        return
+    if given.plot:
+        # Said now, not after the minutes it takes.
+        import_module("matplotlib")
+    results = _report(given)
     if given.json:
         with open(given.json, "w", encoding="utf-8") as file:
-            json.dump({"machine": machine(), "scale": given.scale, "repetitions": given.repetitions, "workloads": table}, file, indent=2)
+            json.dump(results, file, indent=2)
+    if given.plot:
+        from benchmarks.plot import draw
+
+        draw(results.get(TABLE, {}), given.workloads or list(WORKLOADS), given.plot)
 
 
 if __name__ == "__main__":

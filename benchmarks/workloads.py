@@ -28,6 +28,8 @@ MEGABYTE = 1_000_000
 CALLS = 8
 
 _WORDS = (" the", " quick", " brown", " fox", " jumps", " over", " a", " lazy", " dog", ",", " naïve", " 日本", " and", ".", "\n", ' "so"')
+# The finished picture, which is small so that only partial ones are large.
+_PIXEL = "iVBORw0KGgo="
 _PADDING = ("aB3xY9", "Kd82mQ1pLs", "z", "R4tUv7Wq", "hJ5nB0cXeF2g")
 
 
@@ -163,13 +165,16 @@ def _anthropic(events: int) -> Workload:
 # --- OpenAI Responses -----------------------------------------------------------------------------------------------------------------------------
 
 
-def _responses(name: str, item: Mapping[str, Any], deltas: list[Mapping[str, Any]], texts: Mapping[str, str], read: int = READ) -> Workload:
+def _responses(
+    name: str, item: Mapping[str, Any], deltas: list[Mapping[str, Any]], done: Mapping[str, Any], texts: Mapping[str, str], read: int = READ
+) -> Workload:
     envelope = {"id": "resp_01", "object": "response", "model": "model-1", "status": "in_progress", "output": []}
     ended = {**envelope, "status": "completed", "usage": {"input_tokens": 20, "output_tokens": 30, "total_tokens": 50}}
     values: list[Mapping[str, Any]] = [
         {"type": "response.created", "response": envelope},
         {"type": "response.output_item.added", "output_index": 0, "item": item},
         *deltas,
+        {"type": "response.output_item.done", "output_index": 0, "item": {**item, "status": "completed", **done}},
         {"type": "response.completed", "response": ended},
     ]
     frames = [_named({**value, "sequence_number": number}) for number, value in enumerate(values)]
@@ -181,10 +186,15 @@ def _responses_text(events: int) -> Workload:
     item_id = "msg_0123456789abcdef0123456789abcdef"
     item = {"id": item_id, "type": "message", "status": "in_progress", "role": "assistant", "content": []}
     place = {"item_id": item_id, "output_index": 0, "content_index": 0}
+    text = "".join(words)
+    empty, full = ({"type": "output_text", "annotations": [], "logprobs": [], "text": shown} for shown in ("", text))
     deltas: list[Mapping[str, Any]] = [
-        {"type": "response.output_text.delta", **place, "delta": word, "logprobs": [], "obfuscation": next(padding)} for word in words
+        {"type": "response.content_part.added", **place, "part": empty},
+        *({"type": "response.output_text.delta", **place, "delta": word, "logprobs": [], "obfuscation": next(padding)} for word in words),
+        {"type": "response.output_text.done", **place, "text": text, "logprobs": []},
+        {"type": "response.content_part.done", **place, "part": full},
     ]
-    return _responses("W3", item, deltas, {"text": "".join(words)})
+    return _responses("W3", item, deltas, {"content": [full]}, {"text": text})
 
 
 def _responses_images(images: int) -> Workload:
@@ -195,7 +205,7 @@ def _responses_images(images: int) -> Workload:
         {"type": kind, "item_id": "ig_01", "output_index": 0, "partial_image_index": k, "partial_image_b64": picture}
         for k, picture in enumerate(data)
     ]
-    return _responses("W5", item, deltas, {"media": "".join(data)}, read=64 * 1024)
+    return _responses("W5", item, deltas, {"result": _PIXEL}, {"media": "".join(data)}, read=64 * 1024)
 
 
 # --- the table ------------------------------------------------------------------------------------------------------------------------------------

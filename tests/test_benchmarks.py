@@ -1,15 +1,28 @@
 """
-The benchmarks' workloads: each parses to what it claims to hold. Nothing is timed here.
+The benchmarks: each workload parses to what it claims to hold, each subject sees all of it, and what is printed can be read. No time is judged here.
 """
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
+from benchmarks import goals, plot, throughput
 from benchmarks.disconnect import by_close, by_dispose, by_take
+from benchmarks.fanout import fanned
+from benchmarks.growth import answer_kept, long_reads, nothing_kept
+from benchmarks.measuring import Growth, absent, exponent, spread
 from benchmarks.paced import aiohttp_lines, rxchat_stream
 from benchmarks.paced_server import Pace, served
+from benchmarks.peers import PEERS
 from benchmarks.previews import SUBJECTS, text_of
+from benchmarks.run import GROUPS, main
+from benchmarks.server import sending
+from benchmarks.slow import consumed
+from benchmarks.stages import STEPS
+from benchmarks.subjects import OURS, Place, Subject, plainly
 from benchmarks.workloads import WORKLOADS, Workload, workload
 from rxchat.errors import Verdict
 from rxchat.events import ChatEvent, MediaPartial, ResponseEnd, TextDelta, ThinkingDelta, ToolCallEnd
@@ -105,3 +118,156 @@ def test_previews_of_the_benchmark() -> None:
     assert abs(len(text) - 2000) < 100
     for subject in SUBJECTS.values():
         subject(text)
+
+
+# --- the throughput table -------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("subject", OURS, ids=lambda subject: subject.name)
+async def test_our_subjects_see_all_that_was_sent(subject: Subject) -> None:
+    """
+    On every workload the subject sees as much text, thinking, arguments and media as there is, or says that it does not look; twice, with what it keeps.
+    """
+    if absent(subject.needs):
+        pytest.skip(f"needs {subject.needs}")
+    async with sending() as root:
+        for name in subject.workloads:
+            size = throughput.size_of(name, TINY[name])
+            place = Place.of(WORKLOADS[name](size), size, root)
+            async with subject.opened(place) as once:
+                assert [None] * 2 == [await throughput.verified(once, place) for _ in range(2)]
+
+
+async def test_a_wrong_subject_is_marked_and_never_timed() -> None:
+    """
+    Who sees less than was sent, and who fails, has no ratio but a word on what was wrong.
+    """
+
+    def failing(place: Place) -> dict[str, int]:
+        raise ValueError("no way")
+
+    said = []
+    for read in (lambda place: {"text": 1}, failing):
+        subject = Subject("wrong", ("W1",), plainly(read))
+        said += [cell async for _, cell in throughput.measured(subject, ["W1", "W2"], 0.001, 1, "")]
+    sent = len(WORKLOADS["W1"](20).texts["text"])
+    assert [{"wrong": f"saw {{'text': 1}}, sent {{'text': {sent}}}"}, {"wrong": "ValueError: no way"}] == said
+
+
+def test_a_subject_is_measured_in_a_process_of_its_own() -> None:
+    """
+    What its process found comes back, and can be printed, drawn and held against the goals.
+    """
+    pytest.importorskip("orjson")
+    table = asyncio.run(throughput.alone(["L1", "rxchat composed"], ["W1"], 0.001, 1))
+    assert {"L1", "rxchat composed"} == set(table)
+    assert 23 == table["rxchat composed"]["cells"]["W1"]["events"]
+    assert ["rxchat composed"] == [name for name, _ in plot.bars(table, "W1")]
+    assert {"rxchat composed, W1, x L1"} == set(goals.verdicts({"table": table}))
+    assert "rxchat composed" in throughput.printed(table, ["W1"])
+
+
+def test_a_peer_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    It is skipped, and the table says so; so are those that were wrong, or whose process failed.
+    """
+    monkeypatch.setattr(throughput, "SUBJECTS", {"ghost": Subject("ghost", ("W1",), plainly(lambda place: None), needs=("no_such_package",))})
+    table = asyncio.run(throughput.alone(["ghost"], ["W1"], 0.001, 1))
+    assert {"ghost": {"skipped": "not installed: no_such_package"}} == table
+    table |= {"liar": {"cells": {"W1": {"wrong": "saw nothing"}}}, "dead": {"cells": {}, "failed": "killed"}}
+    said = throughput.printed(table, ["W1"])
+    assert all(words in said for words in ("ghost: skipped, not installed", "liar, W1: WRONG, saw nothing", "dead: failed, killed"))
+
+
+def test_every_peer_has_a_name_of_its_own_and_workloads_that_exist() -> None:
+    """
+    No row of the table hides another, and every goal about a peer names a row and a workload it has.
+    """
+    assert len(throughput.SUBJECTS) == len(OURS) + len(PEERS)
+    assert set(WORKLOADS) == {name for subject in throughput.SUBJECTS.values() for name in subject.workloads}
+    for peer, workloads, _ in goals._PEERS:
+        assert set(workloads) <= set(throughput.SUBJECTS[peer].workloads)
+
+
+# --- the other groups -----------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_each_step_reads_the_whole_stream(step: str) -> None:
+    """
+    None stops before the end, or fails.
+    """
+    load = workload("W4", TINY["W4"])
+    STEPS[step](load, load.reads)
+
+
+@pytest.mark.parametrize("subscribers", (1, 2, 8))
+def test_all_subscribers_see_all_events(subscribers: int) -> None:
+    """
+    Behind share_events each sees as many as one without it; only the ResponseStart comes with the first subscription, before the others are there.
+    """
+    load = workload("W1", TINY["W1"])
+    assert subscribers * fanned(load, load.reads, 0) - (subscribers - 1) == fanned(load, load.reads, subscribers)
+
+
+def test_a_long_stream_is_what_a_short_one_is_many_times() -> None:
+    """
+    The bytes are those of a thousand deltas again and again, between one beginning and one end.
+    """
+    thousand, texts = WORKLOADS["W1"](1000), len(WORKLOADS["W1"](1000).texts["text"])
+    assert thousand.body == b"".join(long_reads(1000))
+    assert [3 * texts] * 2 == [reader(3000) for reader in (nothing_kept, answer_kept)]
+
+
+async def test_a_slow_consumer_is_looked_at() -> None:
+    """
+    Some events are taken, and not many wait.
+    """
+    async with sending() as root:
+        found = await consumed(root, 20_000, 0.3, 0.001)
+    assert 0 < found["taken"] < 20_000
+    assert found["waiting"] < 2000
+
+
+@pytest.mark.parametrize("name", ("stages", "fanout"))
+def test_a_group_measures_and_prints(name: str) -> None:
+    """
+    Whatever the scale, the numbers become text.
+    """
+    pytest.importorskip("orjson")
+    group = GROUPS[name]
+    assert group.printed(group.measured(0.001, 1))
+
+
+def test_the_command_refuses_what_it_does_not_know(capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    An unknown workload is named, with those there are.
+    """
+    with pytest.raises(SystemExit):
+        main(["W9"])
+    assert "there is no W9; there are: W1" in capsys.readouterr().err
+
+
+def test_goals_are_held_against_what_there_is() -> None:
+    """
+    A goal is met from its bound on; one without a number is left out.
+    """
+    results: dict[str, Any] = {"slow": {"waiting": 600, "buffered_kib": 128.5}, "leaks": {"kib": {"a": 1, "b": 200}}}
+    found = {text: row["met"] for text, row in goals.verdicts(results).items()}
+    assert {
+        "slow consumer, events waiting": True,
+        "slow consumer, KiB in aiohttp's buffer": False,
+        "KiB that 2,000 streams leave behind, most of all ways": False,
+    } == found
+    assert ["met", "MISSED", "MISSED"] == [line.split()[0] for line in goals.printed(goals.verdicts(results)).splitlines()]
+
+
+def test_sums() -> None:
+    """
+    A cost that doubles with its size grows by 1, one that is squared by 2; a spread is its median and its ends; memory that is held is seen.
+    """
+    assert [1, 2] == [round(exponent([1, 2, 4], costs), 6) for costs in ([3, 6, 12], [1, 4, 16])]
+    assert {"median": 2, "lowest": 1, "highest": 5} == spread([5, 1, 2])
+    growth = Growth()
+    held = bytearray(b"x") * 2**24
+    assert len(held) / 2**22 < growth.peak()

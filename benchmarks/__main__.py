@@ -1,0 +1,7 @@
+"""
+python -m benchmarks
+"""
+
+from benchmarks.run import main
+
+main()

@@ -1,0 +1,78 @@
+"""
+What an import costs: CPU and memory, in fresh interpreters that take turns.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from statistics import median
+from typing import Any
+
+from benchmarks.measuring import absent
+
+__all__ = ["STATEMENTS", "measured", "printed"]
+
+# What is imported -> the modules.
+STATEMENTS: Mapping[str, tuple[str, ...]] = {
+    "what it stands on": ("reactivex", "aiohttp", "attrs", "orjson"),
+    "rxchat": ("rxchat",),
+    "openai": ("openai",),
+    "anthropic": ("anthropic",),
+    "langchain-openai": ("langchain_openai",),
+    "pydantic-ai": ("pydantic_ai",),
+    "litellm": ("litellm",),
+}
+# A peer is looked at fewer times: seconds each.
+OF_PEERS = 2
+
+_CODE = """
+import os, time
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+begin = time.process_time()
+import {}
+spent = time.process_time() - begin
+import json
+from benchmarks.measuring import resident
+print(json.dumps([spent, resident()]))
+"""
+
+
+def _fresh(modules: tuple[str, ...]) -> tuple[float, float]:
+    said = subprocess.run([sys.executable, "-c", _CODE.format(", ".join(modules))], check=True, capture_output=True, text=True).stdout
+    spent, held = json.loads(said.splitlines()[-1])
+    return spent, held
+
+
+def measured(scale: float, repetitions: int) -> dict[str, Any]:
+    """
+    CPU seconds, MiB resident behind it, and CPU as a multiple of what this package stands on: medians.
+    """
+    there = {name: modules for name, modules in STATEMENTS.items() if not absent(modules)}
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in there}
+    for number in range(max(repetitions, 3)):
+        for name, modules in there.items():
+            if number < OF_PEERS or name in ("what it stands on", "rxchat"):
+                found[name].append(_fresh(modules))
+    base = [spent for spent, _ in found.get("what it stands on", ())]
+    return {
+        name: {
+            "cpu_s": median(spent for spent, _ in runs),
+            "rss_mib": median(held for _, held in runs),
+            "ratio": median(spent / least for (spent, _), least in zip(runs, base, strict=False)) if base else None,
+        }
+        for name, runs in found.items()
+    }
+
+
+def printed(table: Mapping[str, Any]) -> str:
+    """
+    The table as text.
+    """
+    rows = [
+        f"{name:20}{row['cpu_s']:>8.2f} s{row['rss_mib']:>8.0f} MiB" + (f"  x{row['ratio']:.2f}" if row["ratio"] else "")
+        for name, row in table.items()
+    ]
+    return "\n".join(["CPU of the import, memory behind it, CPU as a multiple of what rxchat stands on:", *rows])
