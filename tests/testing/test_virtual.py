@@ -5,6 +5,7 @@ Virtual time while a real loop turns: `VirtualClock`.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any
 
 import pytest
@@ -42,6 +43,33 @@ async def test_time_passes_only_when_told() -> None:
     assert (clock.seconds, len(said)) == (4.0, 4)
     await clock.advance(1)
     assert said[4:] == [("five", 5.0)]
+
+
+async def test_a_busy_machine_is_not_taken_for_an_idle_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    However long somebody else has the processor between two turns, the work at hand goes on before time does.
+    """
+    clock, rang = VirtualClock(), list[float]()
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.readline())
+        writer.close()
+
+    async def work(port: int) -> bytes:
+        budget = clock.scheduler.schedule_relative(15, lambda *_: rang.append(clock.seconds))
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"hello\n")
+        said = await reader.read()
+        budget.dispose()
+        writer.close()
+        return said
+
+    async with await asyncio.start_server(echo, "127.0.0.1", 0) as server:
+        seconds = itertools.count(asyncio.get_running_loop().time())
+        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: next(seconds))
+        assert await clock.run(work(server.sockets[0].getsockname()[1])) == b"hello\n"
+        monkeypatch.undo()
+    assert (rang, clock.seconds) == ([], 0.0)
 
 
 async def test_what_a_timer_starts_has_its_turn_before_the_next_timer() -> None:
