@@ -14,7 +14,7 @@ import click
 
 from rxchat.cli.chat_lines import Order, Piped, Typed, Unfinished, on_terminal, read_item
 from rxchat.cli.chat_loop import LoopBehind
-from rxchat.cli.chat_overview import Summary, open_store, print_overview, store_file, summaries, when
+from rxchat.cli.chat_overview import Summary, counted, open_store, print_overview, store_file, summaries, when
 from rxchat.cli.chat_session import Leave, Session, note, problem
 from rxchat.cli.chat_tools import Approval, load_tools
 from rxchat.cli.connection import Connection, connection_options
@@ -189,5 +189,5 @@ def _taken(session: Session, item: str | Order) -> None:
 
 
 def _greet(name: str, turns: Sequence[Turn]) -> None:
-    stored = f"{len(turns)} turns, the last one of {when(turns[-1].time)}" if turns else "a new conversation"
+    stored = f"{counted(len(turns), 'turn')}, the last one of {when(turns[-1].time)}" if turns else "a new conversation"
     note(f"{name}: {stored}. /help lists the commands.")

@@ -88,7 +88,7 @@ def print_overview(found: list[Summary]) -> None:
     A table; where the output is no terminal, a line each with tabs between name, turns, first and last time.
     """
     if sys.stdout.isatty():
-        console().print(table(f"{len(found)} conversations", ("name", "turns", "first", "last"), (summary.cells for summary in found)))
+        console().print(table(counted(len(found), "conversation"), ("name", "turns", "first", "last"), (summary.cells for summary in found)))
         return
     for summary in found:
         print("\t".join(summary.cells))
@@ -111,6 +111,13 @@ def usage_words(usage: Usage | None) -> str:
     """
     counts = [f"{value} {name.removesuffix('_tokens').replace('_', ' ')}" for name in COUNTERS if (value := getattr(usage, name, None)) is not None]
     return f"{', '.join(counts)} tokens" if counts else "no provider said how many tokens"
+
+
+def counted(number: int, what: str) -> str:
+    """
+    So many of them.
+    """
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def when(time: float | None) -> str:

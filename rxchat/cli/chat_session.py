@@ -12,7 +12,7 @@ import attrs
 
 from rxchat.cli.chat_lines import Order
 from rxchat.cli.chat_loop import LoopBehind
-from rxchat.cli.chat_overview import print_overview, summaries, turn_lines, usage_words
+from rxchat.cli.chat_overview import counted, print_overview, summaries, turn_lines, usage_words
 from rxchat.cli.chat_tools import Approval
 from rxchat.cli.chat_turn import TurnEnd, take_turn
 from rxchat.cli.chat_view import ChatView, HeldView, PlainChat
@@ -92,7 +92,7 @@ class Session:
         count = _number(rest, 1)
         gone = self.loop.run(self.conversation.undo(count))
         left = len(self.loop.run(self.conversation.turns()))
-        note(f"undone: {len(gone)} of {len(gone) + left} turns" if gone else "there is nothing to undo")
+        note(f"undone: {len(gone)} of {counted(len(gone) + left, 'turn')}" if gone else "there is nothing to undo")
         return 0
 
     def _branch(self, name: str) -> int:
@@ -105,7 +105,7 @@ class Session:
 
     def _usage(self, rest: str) -> int:
         turns = len(self.loop.run(self.conversation.turns()))
-        show(f"{self.conversation.name}, {turns} turns kept: {usage_words(self.loop.run(self.conversation.usage()))}")
+        show(f"{self.conversation.name}, {counted(turns, 'turn')} kept: {usage_words(self.loop.run(self.conversation.usage()))}")
         total = None
         for usage in self._spent:
             total = usage if total is None else total.add(usage)
