@@ -23,7 +23,7 @@ from rxchat.demand import valve_of
 from rxchat.errors import CancelledStreamError, ConfigurationError, Verdict, verdict_of
 from rxchat.events import Abort, ChatEvent, ErrorEvent, Phase, ResponseEnd, ResponseStart
 from rxchat.filters import Predicate
-from rxchat.pipeline import Envelope
+from rxchat.pipeline import Envelope, NextBody
 from rxchat.response import ChatResponse, Usage
 from rxchat.stage import Emit, Stage, StreamDone
 
@@ -228,6 +228,9 @@ class _Supervised(Stage[bytes, ChatEvent]):
             work(self._to(emit))
         except _Unwound:
             self.abort(emit)
+        except NextBody:
+            if self._call._wanted is None:
+                raise
         if self._call._wanted is not None and self._call.verdict is None:
             self.abort(emit)
 

@@ -223,14 +223,22 @@ class StepLoop:
         async def guarded(go: Callable[[], None]) -> None:
             try:
                 await work(go)
-            except RxchatError as error:
-                self._run.fail(error)
             except Exception as error:
-                failure = ToolError(f"a function given for the steps of the answer failed: {type(error).__name__}")
-                failure.__cause__ = error
-                self._run.fail(failure)
+                self._run.fail(_failure(error))
 
         return Sequel(lambda clock, go: _in_background(guarded(go)))
+
+
+def _failure(error: Exception) -> RxchatError:
+    """
+    The failure a response ends with: what names no verdict becomes a ToolError. Of what a function of the caller raised, its class alone: it may hold anything.
+    """
+    if isinstance(error, RxchatError) and error.verdict is not None:
+        return error
+    known = isinstance(error, RxchatError)
+    failure = ToolError(f"the step cannot be asked for: {error}" if known else f"a function given for the steps failed: {type(error).__name__}")
+    failure.__cause__ = error
+    return failure
 
 
 def _ended_by(what: str, end: StepEnd) -> StepEnd:

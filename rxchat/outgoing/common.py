@@ -20,6 +20,7 @@ from rxchat.response import MediaPart, TextPart, ToolCall, ToolResultPart
 from rxchat.strictjson import dumps
 
 __all__ = [
+    "INVALID_JSON",
     "ModelCall",
     "WireRequest",
     "bearer",
@@ -39,6 +40,9 @@ __all__ = [
     "whole_arguments",
     "wire_id",
 ]
+
+# Under this key stands what a model wrote in the place of an arguments object.
+INVALID_JSON = "INVALID_JSON"
 
 
 @attrs.frozen
@@ -211,7 +215,11 @@ def known_tool(choice: str, tools: tuple[ToolSpec, ...]) -> ToolSpec:
 def whole_arguments(call: ToolCall) -> Mapping[str, Any]:
     """
     The arguments of a call as an object, for protocols that carry them so; ConfigurationError for a call that was never whole.
+
+    A whole call whose text is no JSON object was answered with an error; the model gets its text back in the wrapping that Anthropic gives such a text.
     """
+    if call.arguments is None and call.complete and call.kind == "function":
+        return {INVALID_JSON: call.arguments_text}
     if call.arguments is None:
         raise ConfigurationError(f"tool call {call.id} has no whole arguments and cannot be sent back")
     return call.arguments

@@ -101,6 +101,7 @@ def test_small_helpers() -> None:
     assert ("call_1", None) == (wire_id("call_1"), wire_id(""))
     assert ({"a": 1}, {}) == (pick({"a": 1, "b": 2}, "a", "c"), pick(None, "a"))
     assert {"a": 1} == whole_arguments(ToolCall("c", "t", '{"a":1}', {"a": 1}, complete=True))
+    assert {"INVALID_JSON": "[1"} == whole_arguments(ToolCall("c", "t", "[1", complete=True))
     with pytest.raises(ConfigurationError, match="tool call c has no whole arguments and cannot be sent back"):
         whole_arguments(ToolCall("c", "t", '{"a'))
     assert "function" == ToolSpec("t").kind
