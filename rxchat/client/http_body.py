@@ -37,6 +37,7 @@ from rxchat.pipeline import Head
 __all__ = ["http_body", "new_session"]
 
 log = logging.getLogger("rxchat")
+FAILED_AT_THE_END = "a subscriber failed at the end of its stream"
 
 # From two such buffers on nothing more is taken from the socket for a slow consumer. Not more: reads of a few bytes are kept as objects of some 60.
 READ_BUFFER = 16 * 1024
@@ -117,6 +118,7 @@ class Pump:
     _valve: Valve | None
     _task: asyncio.Task[None] | None = None
     _over: bool = False
+    _pushing: bool = False
 
     def start(self) -> abc.DisposableBase:
         """
@@ -124,7 +126,7 @@ class Pump:
         """
         self._task = running_loop().create_task(self._run(), name="rxchat request")
         _tasks.add(self._task)
-        self._task.add_done_callback(_tasks.discard)
+        self._task.add_done_callback(_ended)
         return Disposable(self._dispose)
 
     def _dispose(self) -> None:
@@ -155,6 +157,9 @@ class Pump:
         if not self._over:
             self._over = True
             self._say(failure)
+        elif self._pushing and failure is not None:
+            # It was told the end and failed at that: who could still be told?
+            log.error(FAILED_AT_THE_END, exc_info=failure)
 
     def _cancelled(self) -> bool:
         """
@@ -165,15 +170,20 @@ class Pump:
     async def _transfer(self) -> None:
         async with self._connected() as answer:
             self._on_head(answer.head)
-            self._observer.on_next(b"")
+            self._push(b"")
             while not self._over:
                 chunk = await answer.read(self._settings.read_size)
                 if not chunk:
                     return
-                self._observer.on_next(chunk)
+                self._push(chunk)
                 if self._valve is not None and not self._over:
                     # Somebody downstream has too much waiting. No clock runs meanwhile.
                     await self._valve.ready()
+
+    def _push(self, chunk: bytes) -> None:
+        self._pushing = True
+        self._observer.on_next(chunk)
+        self._pushing = False
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Answer]:
@@ -250,7 +260,16 @@ class Pump:
             if raised is failure:
                 log.error("a stream failed and nobody listened: %s", _sentence(raised))
             else:
-                log.exception("a subscriber failed at the end of its stream")
+                log.exception(FAILED_AT_THE_END)
+
+
+def _ended(task: asyncio.Task[None]) -> None:
+    """
+    Forget a task that is over. What ends the whole program has come out of the loop by itself, and would be told a second time as "never retrieved".
+    """
+    _tasks.discard(task)
+    if not task.cancelled() and isinstance(error := task.exception(), Exception):
+        raise error
 
 
 # The loop itself holds its tasks only weakly.

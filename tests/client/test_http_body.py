@@ -8,6 +8,7 @@ import asyncio
 import gc
 import gzip
 import logging
+import sys
 
 import aiohttp
 import pytest
@@ -16,14 +17,17 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from reactivex import operators as ops
 from reactivex.scheduler.eventloop import AsyncIOScheduler
 
+from rxchat.client import ChatModel
 from rxchat.client.http_body import http_body, new_session
 from rxchat.client.proxies import proxy_of
 from rxchat.client.reading import Answer
 from rxchat.client.settings import HttpSettings
 from rxchat.demand import Valve, ValveScheduler
 from rxchat.errors import ConfigurationError, ConnectError, ConnectionLostError, FramingError, RxchatError
+from rxchat.events import TextDelta
 from rxchat.outgoing.common import WireRequest
 from rxchat.pipeline import Head
+from rxchat.projections import of_type
 from tests.client.watching import Serve, Watcher, request_tasks, settled
 from tests.loopback import GOOD, Loopback, Script, answer, begin, hold, in_turn, loopback, raw
 
@@ -313,6 +317,41 @@ async def test_a_failure_nobody_listens_to_is_logged_once(serve: Serve, caplog: 
     assert [record.getMessage().split(":")[0] for record in caplog.records if record.name != "aiohttp.access"] == [
         "a stream failed and nobody listened"
     ]
+
+
+async def test_a_listener_that_fails_at_an_end_within_the_body_is_logged(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    """
+    An answer is over before its body's end: what on_completed raises then does not vanish.
+    """
+    server = await serve(answer(*GOOD))
+    over = asyncio.Event()
+
+    def fail() -> None:
+        over.set()
+        raise ValueError("a fault of the listener's")
+
+    ChatModel("m", base_url=server.url, settings=HttpSettings(read_size=1)).stream("Hi").subscribe(on_completed=fail)
+    await asyncio.wait_for(over.wait(), 5)
+    await settled()
+    records = [record for record in caplog.records if record.name == "rxchat"]
+    assert [(record.getMessage(), str(record.exc_info and record.exc_info[1])) for record in records] == [
+        ("a subscriber failed at the end of its stream", "a fault of the listener's")
+    ]
+
+
+def test_what_ends_the_program_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """
+    A subscriber that exits in on_next ends the program: it is not told a second time as the exception of a task.
+    """
+
+    async def main() -> None:
+        async with loopback(answer(*GOOD)) as server:
+            await ChatModel("m", base_url=server.url).stream("Hi").pipe(of_type(TextDelta), ops.do_action(lambda event: sys.exit(3)))
+
+    with pytest.raises(SystemExit):
+        asyncio.run(main())
+    gc.collect()
+    assert [record for record in caplog.records if record.name == "asyncio"] == []
 
 
 async def test_a_listener_that_fails_is_logged(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
