@@ -7,7 +7,7 @@ the dialect; nothing is dropped in silence.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -29,6 +29,7 @@ __all__ = [
     "in_parts",
     "known_tool",
     "merge_extra",
+    "named",
     "pick",
     "refuse_media",
     "refuse_options",
@@ -147,11 +148,21 @@ def _in_words(part: MediaPart) -> str:
     return f"[{what}: {part.url}]" if part.url else f"[{what}, {len(part.content)} bytes, which cannot be shown here]"
 
 
-def tool_names(messages: tuple[Message, ...]) -> dict[str, str]:
+def tool_names(message: Message) -> dict[str, str]:
     """
-    Names of the tools called in a conversation, by call id: for protocols that want the name beside a result.
+    Names of the tools called in a message, by call id: for protocols that want the name beside a result.
     """
-    return {part.id: part.name for message in messages for part in message.parts if isinstance(part, ToolCall)}
+    return {part.id: part.name for part in message.parts if isinstance(part, ToolCall)}
+
+
+def named(messages: tuple[Message, ...]) -> Iterator[tuple[Message, Mapping[str, str]]]:
+    """
+    Each message with the names of the tools called until then: a provider that counts its ids anew for each answer uses one for several calls.
+    """
+    names: dict[str, str] = {}
+    for message in messages:
+        names |= tool_names(message)
+        yield message, names
 
 
 def merge_extra(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:

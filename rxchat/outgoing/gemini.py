@@ -21,12 +21,12 @@ from rxchat.outgoing.common import (
     in_parts,
     known_tool,
     merge_extra,
+    named,
     pick,
     refuse_media,
     refuse_options,
     schema_of,
     split_system,
-    tool_names,
     whole_arguments,
     wire_id,
 )
@@ -48,8 +48,7 @@ def build(call: ModelCall) -> WireRequest:
     request = call.request
     refuse_options(call, NAME, "parallel_tool_calls")
     system, messages = split_system(call.messages)
-    names = tool_names(messages)
-    body: dict[str, Any] = {"contents": list(_contents(messages, names))}
+    body: dict[str, Any] = {"contents": list(_contents(messages))}
     if system is not None:
         body["systemInstruction"] = {"parts": [{"text": system}], "role": "user"}
     body |= _tools(call)
@@ -111,12 +110,12 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
 # --- contents -------------------------------------------------------------------------------------------------------------------------------------
 
 
-def _contents(messages: tuple[Message, ...], names: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def _contents(messages: tuple[Message, ...]) -> Iterator[dict[str, Any]]:
     """
     Messages as turns of user and model; neighbours of one side are one turn.
     """
     side, parts = "", list[dict[str, Any]]()
-    for message in messages:
+    for message, names in named(messages):
         speaker = "model" if message.role is Role.ASSISTANT else "user"
         if parts and speaker != side:
             yield {"parts": parts, "role": side}

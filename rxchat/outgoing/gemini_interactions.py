@@ -18,13 +18,13 @@ from rxchat.outgoing.common import (
     drop_none,
     known_tool,
     merge_extra,
+    named,
     pick,
     refuse_media,
     refuse_options,
     result_text,
     schema_of,
     split_system,
-    tool_names,
     whole_arguments,
 )
 from rxchat.prompt import Message, RequestOptions, Role, ToolSpec
@@ -45,8 +45,8 @@ def build(call: ModelCall) -> WireRequest:
     request = call.request
     refuse_options(call, NAME, "top_k", "presence_penalty", "frequency_penalty", "reasoning_budget", "parallel_tool_calls")
     system, messages = split_system(call.messages)
-    names = tool_names(messages)
-    body: dict[str, Any] = {"model": call.model, "input": [step for message in messages for step in _steps(message, names)], "store": False}
+    steps = [step for message, names in named(messages) for step in _steps(message, names)]
+    body: dict[str, Any] = {"model": call.model, "input": steps, "store": False}
     body |= drop_none(system_instruction=system)
     body |= {"tools": [_tool(tool) for tool in call.tools]} if call.tools else {}
     config = _config(call)

@@ -57,14 +57,16 @@ def _part(part: Part) -> dict[str, Any]:
 
 
 def _messages(messages: tuple[Message, ...], built: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    names = tool_names(messages)
+    names: dict[str, str] = {}
     assistants = iter([message for message in messages if message.role is Role.ASSISTANT])
     wires = []
     for wire in built:
         if wire["role"] == "tool" and wire["tool_call_id"] in names:
             wire = wire | {"name": names[wire["tool_call_id"]]}
         elif wire["role"] == "assistant":
-            wire = _with_thinking(next(assistants), wire)
+            message = next(assistants)
+            names |= tool_names(message)
+            wire = _with_thinking(message, wire)
         wires.append(wire)
     return wires
 

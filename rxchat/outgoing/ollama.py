@@ -18,12 +18,12 @@ from rxchat.outgoing.common import (
     bearer,
     drop_none,
     merge_extra,
+    named,
     refuse_media,
     refuse_options,
     result_text,
     results_of,
     schema_of,
-    tool_names,
     whole_arguments,
 )
 from rxchat.prompt import Message, RequestOptions, Role, ToolSpec
@@ -42,8 +42,7 @@ def build(call: ModelCall) -> WireRequest:
     """
     request = call.request
     refuse_options(call, NAME, "tool_choice", "parallel_tool_calls", "reasoning_budget")
-    names = tool_names(call.messages)
-    body: dict[str, Any] = {"model": call.model, "messages": [wire for message in call.messages for wire in _messages(message, names)]}
+    body: dict[str, Any] = {"model": call.model, "messages": [wire for message, names in named(call.messages) for wire in _messages(message, names)]}
     if call.tools:
         body["tools"] = [_tool(tool) for tool in call.tools]
     body["stream"] = request.stream
