@@ -18,6 +18,8 @@ __all__ = ["READERS", "measured", "printed"]
 
 EVENTS = 200
 STREAMS = 2000
+# Before the first look: caches and pools are filled by then.
+WARM = 300
 
 
 def left(place: Place) -> None:
@@ -33,7 +35,7 @@ READERS: Mapping[str, Callable[[Place], object]] = {"composed": composed, "separ
 
 
 def _grown(read: Callable[[Place], object], place: Place, streams: int) -> float:
-    for _ in range(max(streams // 10, 20)):
+    for _ in range(WARM):
         read(place)
     growth = Growth()
     for _ in range(streams):
@@ -44,7 +46,7 @@ def _grown(read: Callable[[Place], object], place: Place, streams: int) -> float
 async def _grown_over_loopback(streams: int) -> float:
     subject = next(subject for subject in OURS if subject.name.startswith("rxchat ChatModel"))
     async with sending() as root, subject.opened(Place.of(WORKLOADS["W1"](EVENTS), EVENTS, root)) as once:
-        for _ in range(max(streams // 10, 20)):
+        for _ in range(WARM):
             await once()
         growth = Growth()
         for _ in range(streams):

@@ -43,8 +43,10 @@ def _count(seen: Counter[str], chunk: Any) -> None:
         seen["text"] += len(chunk.content)
     else:
         for block in chunk.content:
-            # Added to an empty string, a list of blocks begins with that string.
-            if isinstance(block, dict):
+            # Text may stand among the blocks as it is.
+            if isinstance(block, str):
+                seen["text"] += len(block)
+            else:
                 for kind in ("text", "thinking"):
                     seen[kind] += len(block.get(kind) or "")
     for call in chunk.tool_call_chunks:
