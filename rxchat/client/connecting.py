@@ -22,6 +22,8 @@ NEWS = re.compile(rb"HTTP/1\.\d 1(?!01)\d\d").match
 class HeadFirst(ResponseHandler):
     """
     Has the headers parsed before the bytes of the body in the same read: else a fault in these takes the whole answer with it (contract E9, E10).
+
+    Bytes that nobody asked for, behind the end of an answer, end the connection: aiohttp would take them for the answer to its next request.
     """
 
     # The last bytes of a head that is not whole yet; None behind it.
@@ -34,6 +36,9 @@ class HeadFirst(ResponseHandler):
         super().set_response_params(**params)
 
     def data_received(self, data: bytes) -> None:
+        if data and self._head is None and self._payload is not None and self._payload.is_eof():
+            self.close()
+            return
         while data and self._head is not None:
             known, self._status = self._head, (self._status + data)[:STATUS]
             at = (known + data).find(END)

@@ -430,6 +430,30 @@ async def test_a_kept_connection_keeps_nothing_of_its_answers(serve: Serve) -> N
         assert (kept, len({seen.peer for seen in server.seen})) == ([], 1)
 
 
+async def test_an_answer_nobody_asked_for_is_nobodys(serve: Serve) -> None:
+    """
+    What a server sends over a kept connection before there is a request is not the answer to the next one.
+    """
+
+    async def twice(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        own = b"5\r\n%5d\r\n0\r\n\r\n" % len(server.seen)
+        request.transport.write(CHUNKED + own)
+        await asyncio.sleep(0.02)
+        request.transport.write(CHUNKED + b"5\r\nwrong\r\n0\r\n\r\n")
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets that event")
+
+    server = await serve(twice)
+    async with new_session(HttpSettings()) as session:
+        source = http_body(request_to(server), lambda head: None, session=session)
+        for number in (1, 2, 3):
+            watcher = await Watcher().watch(source).end()
+            assert (b"".join(watcher.items), watcher.error) == (b"%5d" % number, None)
+            server.left.clear()
+            await asyncio.wait_for(server.left.wait(), 5)
+
+
 class Unresolving(AbstractResolver):
     """
     Names are asked for, and no answer comes.
