@@ -94,10 +94,13 @@ def http_body(
 
     `on_head` is told status and headers before the first item, which is always empty: it lets the pipeline judge the head before the body is read.
     `on_connected` is called when there is a connection for it. No clock runs here: the budgets are the call's (contract D2).
-    Without `session` the request has one of its own. ConfigurationError at once where no event loop runs (contract D8).
+    Without `session` the request has one of its own. ConfigurationError at once where no event loop runs (contract D8), or the session
+    is closed; one that is closed from then on is a lost connection.
     """
 
     def subscribe(observer: abc.ObserverBase[bytes], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
+        if session is not None and session.closed:
+            raise ConfigurationError("the request cannot be sent: its session is closed")
         return Pump(request, on_head, on_connected or (lambda: None), settings or HttpSettings(), session, observer, valve_of(scheduler)).start()
 
     return Observable(subscribe)
@@ -154,6 +157,9 @@ class Pump:
                 failure = ConnectionLostError("the session was closed before there was a connection")
         except Exception as error:
             failure = error
+        if isinstance(failure, RxchatError) and self._session is not None and self._session.closed:
+            # Another attempt would find no connection either.
+            failure.retryable = False
         if not self._over:
             self._over = True
             self._say(failure)
@@ -207,6 +213,8 @@ class Pump:
         """
         The response at its headers. A proxy that refuses is no answer but a connection that was not made.
         """
+        if session.closed:
+            raise ConnectionLostError("the session was closed before the request was sent")
         request = self._request
         route = route_of(request.url, self._settings, isinstance(session.connector, OwnConnector))
         failure: RxchatError

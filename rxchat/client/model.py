@@ -20,7 +20,7 @@ from rxchat.client.request import resolve, unforced, with_quirks
 from rxchat.client.settings import HttpSettings
 from rxchat.client.steps import MAX_STEPS, StepLoop, StepRules, StopWhen, step_rules
 from rxchat.dialects import get_dialect
-from rxchat.errors import ConfigurationError, IncompleteStreamError
+from rxchat.errors import ConfigurationError, ConnectionLostError, IncompleteStreamError
 from rxchat.events import ChatEvent
 from rxchat.filters import Predicate, guarded
 from rxchat.limits import Limits
@@ -217,13 +217,19 @@ class ChatModel:
         heads: list[Head] = []
         envelope = response_stage(target.preset.dialect, head=lambda: heads[-1] if heads else Head(), **self._pipeline)
         secrets = {target.key} if target.key else set()
+        # Of all its requests: what is sent behind `aclose` must not open connections of its own.
+        session = self._connections()
 
         def ask(messages: tuple[Message, ...], tools: ToolSet, first: bool) -> OpenBody:
             wire = target.request(messages, tools, request if first else unforced(request), self._read_with)
             secrets.update(secrets_in(wire.url), route_of(wire.url, self._settings, self._session is None).secrets)
 
             def open_body(on_connected: Callable[[], None]) -> Observable[bytes]:
-                return http_body(wire, heads.append, settings=self._settings, session=self._connections(), on_connected=on_connected)
+                if session is not None and session.closed:
+                    lost = ConnectionLostError("the session was closed before the request was sent")
+                    lost.retryable = False
+                    raise lost
+                return http_body(wire, heads.append, settings=self._settings, session=session, on_connected=on_connected)
 
             return open_body
 

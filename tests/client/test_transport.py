@@ -20,7 +20,7 @@ from aiohttp import web
 from rxchat import text_only, to_async_iterable
 from rxchat.client import Call, ChatModel, HttpSettings, Retry
 from rxchat.client.http_body import new_session
-from rxchat.errors import RxchatError, TransportTimeout, Verdict
+from rxchat.errors import ConnectionLostError, RxchatError, TransportTimeout, Verdict
 from rxchat.events import ErrorEvent, TextDelta
 from tests.client.watching import Serve, Watcher, settled
 from tests.loopback import DONE, FINISH, GOOD, Loopback, Script, answer, begin, delta, frame, hold, in_turn, reset
@@ -119,6 +119,39 @@ async def test_a_session_closed_under_a_stream_ends_it(serve: Serve) -> None:
     await watcher.watch(call.events).end()
     await closing[0]
     assert call.verdict is Verdict.CONNECTION_LOST
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_a_model_closed_before_an_answer_sends_no_more(turns: int, serve: Serve) -> None:
+    """
+    CONNECTION_LOST, at whatever stage the request is, also before its first turn; neither sent again nor over connections of its own (contract V2, D5).
+    """
+    server = await serve(hold(headers=False))
+    model = model_at(server, retry=Retry(first_wait=0.01))
+    async with model:
+        call = model.open("Hi")
+        watcher = Watcher().watch(call.events)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await model.aclose()
+        await watcher.end()
+    assert (call.verdict, call.attempts, isinstance(watcher.error, ConnectionLostError)) == (Verdict.CONNECTION_LOST, 1, True)
+
+
+async def test_a_wait_outlived_by_its_model(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    """
+    What was to be sent again behind a closed model is not.
+    """
+    server = await serve(answer(b"{}", status=503, content_type="application/json"))
+    caplog.set_level("INFO", "rxchat")
+    async with model_at(server, retry=Retry(first_wait=0.05, jitter=0)) as model:
+        call = model.open("Hi")
+        watcher = Watcher().watch(call.events)
+        while "the next follows" not in caplog.text:
+            await asyncio.sleep(0)
+        await model.aclose()
+        await watcher.end()
+    assert (len(server.seen), call.attempts, call.verdict) == (1, 2, Verdict.CONNECTION_LOST)
 
 
 async def test_a_connection_that_had_died_meanwhile_is_not_the_answers_end(serve: Serve) -> None:
