@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from rxchat.pipeline import chat_events
     from rxchat.previews import Preview, PreviewSource, partial_json
     from rxchat.projections import aggregate, citations, media, of_type, safety, text_only, thinking_only, tool_calls, usage
-    from rxchat.prompt import JsonSchema, Message, RequestOptions, ToolSpec, audio, file, image
+    from rxchat.prompt import JsonSchema, Message, Prompt, RequestOptions, ToolSpec, audio, file, image
     from rxchat.records import EventRecord, batch_text, to_records
     from rxchat.recovery import recover, recover_with
     from rxchat.response import ChatResponse, FinishReason, ToolCall, Usage
@@ -128,6 +128,7 @@ __all__ = [
     "Phase",
     "Preview",
     "PreviewSource",
+    "Prompt",
     "Raw",
     "RedisStore",
     "RefusalDelta",

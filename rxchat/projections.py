@@ -71,10 +71,13 @@ def of_type(*classes: type[A]) -> Operator[Any, A]: ...
 
 def of_type(*classes: type[Any]) -> Operator[Any, Any]:
     """
-    Only the instances of these classes; type checkers know what is left, for up to four of them. ConfigurationError if none is given.
+    Only the instances of these classes; type checkers know what is left, for up to four of them. ConfigurationError if none is given, or what is no class.
     """
     if not classes:
         raise ConfigurationError("of_type() needs a class, or nothing would ever pass")
+    for cls in classes:
+        if not isinstance(cls, type):
+            raise ConfigurationError(f"of_type takes classes, as TextDelta, not {cls!r}")
     return lift(lambda: _OfType(classes))
 
 

@@ -340,6 +340,9 @@ def recover_with(
     """
     if not fallbacks:
         raise ConfigurationError("recover_with() needs another source to go on with; recover() asks the same one again")
+    for fallback in fallbacks:
+        if not isinstance(fallback, Observable):
+            raise ConfigurationError(f"recover_with goes on with streams, as other.stream(prompt), not with {fallback!r}")
     plan = _Plan(_when(when), _checked(wait), None, scheduler)
     return lambda source: _recovering(plan, source, list(enumerate(fallbacks, 1)))
 

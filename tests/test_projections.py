@@ -85,6 +85,8 @@ def test_of_type_needs_a_class() -> None:
     """
     with pytest.raises(ConfigurationError):
         of_type()
+    with pytest.raises(ConfigurationError, match="of_type takes classes, as TextDelta, not 'TEXT_DELTA'"):
+        of_type(TextDelta, "TEXT_DELTA")  # type: ignore[call-overload]
 
 
 def test_bare_values_are_of_choice_0_events_of_all() -> None:

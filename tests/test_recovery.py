@@ -878,6 +878,7 @@ async def test_over_http_left_in_the_wait() -> None:
         lambda: recover(wait=float("nan")),
         lambda: recover(longest_retry_after=-1),
         lambda: recover_with(),
+        lambda: recover_with("another/model"),  # type: ignore[arg-type]
         lambda: recover_with(rx.empty(), when="never"),  # type: ignore[arg-type]
     ],
 )
