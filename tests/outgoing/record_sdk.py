@@ -253,7 +253,7 @@ def anthropic(url: str, model: str, said: Fields) -> None:
 
 
 def anthropic_on_bedrock(url: str, model: str, said: Fields) -> None:
-    from anthropic import AnthropicBedrock
+    from anthropic.lib.bedrock import AnthropicBedrock
 
     client = AnthropicBedrock(aws_access_key="AKIDEXAMPLE", aws_secret_key=KEY, aws_region="us-east-1", base_url=url, max_retries=0)
     client.messages.create(model=model, **said)
