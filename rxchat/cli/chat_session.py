@@ -14,7 +14,7 @@ from rxchat.cli.chat_lines import Order
 from rxchat.cli.chat_loop import LoopBehind
 from rxchat.cli.chat_overview import counted, print_overview, summaries, turn_lines, usage_words
 from rxchat.cli.chat_tools import Approval
-from rxchat.cli.chat_turn import TurnEnd, take_turn
+from rxchat.cli.chat_turn import take_turn
 from rxchat.cli.chat_view import ChatView, HeldView, PlainChat
 from rxchat.cli.outcome import exit_code
 from rxchat.cli.screen import console, printable
@@ -78,13 +78,9 @@ class Session:
             self._spent.append(end.usage)
         if end.kept:
             self._unkept = None
-        else:
-            self._tell(end)
+        if end.problem:
+            problem(f"{end.problem} ({end.advice})" if self.advising else end.problem)
         return end.code
-
-    def _tell(self, end: TurnEnd) -> None:
-        advice = f" ({end.advice})" if end.advice and self.advising else ""
-        problem(f"{end.problem}; nothing of this turn is kept{advice}")
 
     # --- orders ----------------------------------------------------------------------------------------------------------------------------------
 

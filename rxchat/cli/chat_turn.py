@@ -27,14 +27,13 @@ __all__ = ["TurnEnd", "take_turn"]
 @attrs.frozen
 class TurnEnd:
     """
-    What a turn came to. `problem` is a sentence, None if all is well; `advice` is what may be done about it; `unsaved`: whole, but the store failed.
+    What a turn came to. `problem` is a sentence, None if there is nothing to say; `advice` is what may be done about it.
     """
 
     kept: bool
     code: int = 0
     problem: str | None = None
     advice: str = ""
-    unsaved: bool = False
     usage: Usage | None = None
 
 
@@ -124,13 +123,13 @@ def _answered(conversation: Conversation, response: ChatResponse) -> TurnEnd:
     if conversation.pending:
         names = ", ".join(sorted({call.name or "?" for call in conversation.pending}))
         conversation.abort("nobody answers its calls")
-        return TurnEnd(False, 3, f"the answer calls what is not here ({names})", "--tool brings it")
+        return _lost(3, f"the answer calls what is not here ({names})", "--tool brings it")
     if response.verdict is Verdict.ABORTED:
-        return TurnEnd(False, exit_code(response.verdict), "the provider cancelled the answer", RETRY)
+        return _lost(exit_code(response.verdict), "the provider cancelled the answer", RETRY)
     if response.verdict is not Verdict.COMPLETE:
-        return TurnEnd(False, exit_code(response.verdict), _incomplete(response), FINISH_ADVICE.get(response.finish_reason, RETRY))
+        return _lost(exit_code(response.verdict), _incomplete(response), FINISH_ADVICE.get(response.finish_reason, RETRY))
     if not response.committable:
-        return TurnEnd(False, exit_code(Verdict.INCOMPLETE_FINISH), "the answer is empty", RETRY)
+        return _lost(exit_code(Verdict.INCOMPLETE_FINISH), "the answer is empty", RETRY)
     return TurnEnd(True)
 
 
@@ -145,19 +144,26 @@ async def _cancelled(conversation: Conversation, request_id: str) -> TurnEnd:
     What is being written is written to its end; then it is known whether the turn was.
     """
     await conversation.settled()
+    code = exit_code(Verdict.CANCELLED)
     try:
         kept = any(turn.request_id == request_id for turn in await conversation.turns())
-    except StoreError:
-        kept = False
-    return TurnEnd(True) if kept else TurnEnd(False, exit_code(Verdict.CANCELLED), "cancelled", RETRY)
+    except StoreError as error:
+        return TurnEnd(False, code, f"cancelled while it may have been written: {error}", "/history shows whether it is kept")
+    if kept:
+        return TurnEnd(True, code, "the answer was whole already, and the turn is kept", "/undo takes it back")
+    return _lost(code, "cancelled", RETRY)
+
+
+def _lost(code: int, problem: str, advice: str) -> TurnEnd:
+    return TurnEnd(False, code, f"{problem}; nothing of this turn is kept", advice)
 
 
 def _failed(error: RxchatError) -> TurnEnd:
     code = exit_code(error.verdict) if error.verdict else 2
     if isinstance(error, SupersededError):
-        return TurnEnd(False, code, "this conversation was changed elsewhere in the meantime", RETRY)
+        return _lost(code, "this conversation was changed elsewhere in the meantime", RETRY)
     if isinstance(error, StoreError):
         whole = error.response is not None
-        return TurnEnd(False, code, str(error), "/save tries to store the answer again" if whole else RETRY, unsaved=whole)
+        return _lost(code, str(error), "/save tries to store the answer again" if whole else RETRY)
     advice = STATUS_ADVICE.get(error.status or 0) or ERROR_ADVICE.get(error.verdict or Verdict.PROTOCOL, RETRY)
-    return TurnEnd(False, code, in_flags(sentence(error)), advice)
+    return _lost(code, in_flags(sentence(error)), advice)
