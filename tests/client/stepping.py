@@ -141,9 +141,11 @@ class Asked:
     first: list[bool] = attrs.field(factory=list)
 
 
-def stepping(tools: Any, asked: Asked | None = None, *, rules: dict[str, Any] | None = None, **settings: Any) -> Hand:
+def stepping(
+    tools: Any, asked: Asked | None = None, *, rules: dict[str, Any] | None = None, dialect: str = "openai-chat", options: Any = None, **settings: Any
+) -> Hand:
     """
-    A call of openai-chat whose bodies are pushed by hand and whose tools run on the event loop, not yet subscribed to.
+    A call of a dialect whose bodies are pushed by hand and whose tools run on the event loop, not yet subscribed to.
     """
     noted = asked or Asked()
     given = {"max_steps": MAX_STEPS, "stop_when": (), "authorize": None, "policy": None, **(rules or {})}
@@ -156,7 +158,7 @@ def stepping(tools: Any, asked: Asked | None = None, *, rules: dict[str, Any] | 
 
     def exchange() -> Exchange:
         made = step_rules(tools, **given)
-        envelope = response_stage("openai-chat", head=lambda: hand.head)
+        envelope = response_stage(dialect, options=options, head=lambda: hand.head)
         steps = StepLoop(made, as_messages("How is it?"), ask, envelope)
         return Exchange(None if made.fixed is None else ask(as_messages("How is it?"), made.fixed, True), envelope, steps=steps)
 
