@@ -17,6 +17,7 @@ from rxchat.client.http_body import http_body, new_session, running_loop
 from rxchat.client.private_loop import SyncIterator, loop_runs, on_a_private_loop
 from rxchat.client.proxies import route_of
 from rxchat.client.request import resolve, unforced, with_quirks
+from rxchat.client.secrets import secrets_of
 from rxchat.client.settings import HttpSettings
 from rxchat.client.steps import MAX_STEPS, StepLoop, StepRules, StopWhen, step_rules
 from rxchat.dialects import get_dialect
@@ -222,7 +223,7 @@ class ChatModel:
 
         def ask(messages: tuple[Message, ...], tools: ToolSet, first: bool) -> OpenBody:
             wire = target.request(messages, tools, request if first else unforced(request), self._read_with)
-            secrets.update(secrets_in(wire.url), route_of(wire.url, self._settings, self._session is None).secrets)
+            secrets.update(secrets_in(wire.url), secrets_of(wire.headers), route_of(wire.url, self._settings, self._session is None).secrets)
 
             def open_body(on_connected: Callable[[], None]) -> Observable[bytes]:
                 if session is not None and session.closed:
