@@ -28,7 +28,7 @@ from reactivex.disposable import Disposable, SingleAssignmentDisposable
 from reactivex.scheduler.eventloop import AsyncIOScheduler
 from reactivex.scheduler.periodicscheduler import PeriodicScheduler
 
-from rxchat.errors import ConfigurationError, LimitExceeded
+from rxchat.errors import CancelledStreamError, ConfigurationError, LimitExceeded
 from rxchat.limits import Limits
 
 __all__ = ["Overflow", "Valve", "ValveScheduler", "to_async_iterable", "valve_of"]
@@ -349,6 +349,8 @@ class _Iterator(AsyncIterator[T]):
             return await self._buffer.get()
         except asyncio.CancelledError:
             self._buffer.dispose()
+            # Whoever asks again, behind a `wait_for` that ran out, must not take this for the stream's own end.
+            self._buffer.failure = CancelledStreamError("the wait for the next item was cancelled, which ended the stream")
             raise
 
     async def aclose(self) -> None:
@@ -379,7 +381,8 @@ def to_async_iterable(
     The last operator of a pipe: `async for item in stream.pipe(text_only(), to_async_iterable()): ...`
 
     Each `async for` subscribes anew, when it asks for its first item. Leaving it, in whatever way, disposes of the source; a failure is raised behind the last
-    item. Between the two at most `high` items wait, plus what one read of the source makes at once: then by `overflow`
+    item. A wait for an item that is cancelled (`asyncio.wait_for`) is leaving too: who asks again gets CancelledStreamError. Between the two at most `high`
+    items wait, plus what one read of the source makes at once: then by `overflow`
 
     - "pause": the source reads no more until only `low` are left. LimitExceeded("pending") if it goes on all the same and `pending` more arrive;
     - "error": LimitExceeded("pending") for the consumer, with the item that does not fit;

@@ -22,7 +22,7 @@ from reactivex.subject import Subject
 from reactivex.testing import TestScheduler
 
 from rxchat.demand import Valve, ValveScheduler, carrying, to_async_iterable, valve_of
-from rxchat.errors import ConfigurationError, LimitExceeded
+from rxchat.errors import CancelledStreamError, ConfigurationError, LimitExceeded
 from rxchat.operators import lift
 from tests.scripted import Act, Fault, Script, Scripted
 
@@ -392,6 +392,19 @@ async def test_every_way_to_leave_ends_the_source(leave: Callable[[AsyncIterable
     assert await pump.over()
     assert pump.disposed == len(pump.tasks) <= 1
     assert caplog.text == ""
+
+
+async def test_a_wait_that_was_cancelled_is_no_end() -> None:
+    """
+    V5: what was cut off never looks complete, also to who goes on asking behind a timeout.
+    """
+    iterator = aiter(rx.concat(rx.of(1), rx.never()).pipe(to_async_iterable()))
+    assert await anext(iterator) == 1
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(anext(iterator), 0.01)
+    with pytest.raises(CancelledStreamError):
+        await anext(iterator)
+    assert await listed(iterator) == ["completed"]
 
 
 async def test_forgotten_in_another_thread() -> None:
