@@ -23,7 +23,7 @@ from reactivex.disposable import Disposable
 from rxchat.client.attempts import OpenBody, Run, Sequel
 from rxchat.client.http_body import current_task, running_loop
 from rxchat.errors import ConfigurationError, RxchatError, ToolError, Verdict, verdict_of
-from rxchat.events import Abort, ChatEvent, ErrorEvent, ResponseEnd, StepEnd
+from rxchat.events import ChatEvent, ErrorEvent, ResponseEnd, StepEnd
 from rxchat.pipeline import Envelope
 from rxchat.prompt import Message
 from rxchat.response import ENDED_BY, ChatResponse, ServerToolPart, ToolCall
@@ -136,7 +136,8 @@ class StepLoop:
         if type(event) is ResponseEnd:
             held = self._judged(held)
         elif self._between:
-            held = attrs.evolve(held, response=attrs.evolve(held.response, verdict=_verdict(event)))
+            verdict = verdict_of(event.error) if isinstance(event, ErrorEvent) else Verdict.ABORTED
+            held = attrs.evolve(held, response=attrs.evolve(held.response, verdict=verdict))
         self._held, self._between = None, False
         return held
 
@@ -243,12 +244,6 @@ def _failure(error: Exception) -> RxchatError:
 
 def _ended_by(what: str, end: StepEnd) -> StepEnd:
     return attrs.evolve(end, response=attrs.evolve(end.response, metadata={**end.response.metadata, ENDED_BY: what}))
-
-
-def _verdict(terminal: ChatEvent) -> Verdict:
-    if isinstance(terminal, ErrorEvent):
-        return verdict_of(terminal.error)
-    return Verdict.ABORTED if isinstance(terminal, Abort) else Verdict.INCOMPLETE_STREAM
 
 
 # The loop itself holds its tasks only weakly.

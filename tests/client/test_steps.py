@@ -5,6 +5,7 @@ The loop of steps (contract T4): what is run, what is asked then, how it ends; p
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -265,6 +266,55 @@ async def test_a_text_alone_is_one_step() -> None:
     hand = stepping([Weather().tool], rules={"max_steps": 1}).begin()
     hand.body.headers().push(said("Hello."))
     assert (ended(await over(hand)), hand.call.response.metadata, len(hand.bodies)) == (WELL, {}, 1)
+
+
+def responses(*events: dict[str, Any]) -> bytes:
+    """
+    A body of openai-responses.
+    """
+    return b"".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events)
+
+
+async def test_a_call_that_was_cut_ends_it() -> None:
+    """
+    T2: where a provider says so of one call of an answer that is complete otherwise; it can neither be run nor sent back.
+    """
+    item = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "weather", "arguments": ""}
+    cut = {**item, "arguments": '{"city":"Ro', "status": "incomplete"}
+    head = {"id": "resp_1", "object": "response", "model": "m", "output": []}
+    weather = Weather()
+    hand = stepping([weather.tool], dialect="openai-responses").begin()
+    hand.body.headers().push(
+        responses(
+            {"type": "response.created", "response": {**head, "status": "in_progress"}},
+            {"type": "response.output_item.added", "output_index": 0, "item": {**item, "status": "in_progress"}},
+            {"type": "response.function_call_arguments.delta", "output_index": 0, "item_id": "fc_1", "delta": '{"city":"Ro'},
+            {"type": "response.output_item.done", "output_index": 0, "item": cut},
+            {"type": "response.completed", "response": {**head, "status": "completed", "output": [cut]}},
+        )
+    )
+    assert ended(await over(hand)) == ([], Verdict.INCOMPLETE_FINISH, type(None), 1)
+    assert (weather.ran, len(hand.bodies), hand.call.response.metadata["ended_by"]) == ([], 1, "cut_call")
+
+
+async def test_an_item_for_the_client_leaves_all_alone() -> None:
+    """
+    P12: what the client itself has to answer, beside a call: nothing is run twice.
+    """
+    call = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "weather", "arguments": '{"city":"Rome"}', "status": "completed"}
+    shell = {"type": "shell_call", "id": "sh_1", "call_id": "call_2", "action": {"commands": ["ls"]}, "status": "completed"}
+    head = {"id": "resp_1", "object": "response", "model": "m", "output": []}
+    weather = Weather()
+    hand = stepping([weather.tool], dialect="openai-responses").begin()
+    hand.body.headers().push(
+        responses(
+            {"type": "response.created", "response": {**head, "status": "in_progress"}},
+            {"type": "response.output_item.done", "output_index": 0, "item": call},
+            {"type": "response.output_item.done", "output_index": 1, "item": shell},
+            {"type": "response.completed", "response": {**head, "status": "completed", "output": [call, shell]}},
+        )
+    )
+    assert (ended(await over(hand)), weather.ran, len(hand.bodies)) == (WELL, [], 1)
 
 
 # --- what is not run, and what fails --------------------------------------------------------------------------------------------------------------
