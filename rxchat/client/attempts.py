@@ -247,7 +247,12 @@ class Run(Lifted):
     def _end(self, end: BaseException) -> None:
         self.budgets.body_over()
         if not isinstance(end, NextBody):
-            super()._end(end)
+            try:
+                super()._end(end)
+            except BaseException:
+                # The subscriber's own exit or CancelledError, which nobody is told of: it has left.
+                self.leave()
+                raise
             return
         assert self.sequel is not None
         self._pause(self.sequel)

@@ -17,7 +17,7 @@ from reactivex import Observable
 from reactivex import operators as ops
 
 from rxchat import Call, ChatEvent, TextDelta, aggregate, recover, share_events, text_only, to_async_iterable
-from rxchat.client import ChatModel
+from rxchat.client import ChatModel, HttpSettings
 from rxchat.errors import Verdict
 from tests.client.watching import Serve, request_tasks, settled
 from tests.loopback import DONE, FINISH, GOOD, Loopback, answer, delta, hold
@@ -217,6 +217,20 @@ async def test_an_answer_that_is_over_waits_for_no_consumer(serve: Serve, end: t
     assert await anext(texts) == "Hello"
     await gone(server)
     assert len([text async for text in texts]) == (39 if end else 19)
+
+
+async def test_a_subscriber_that_raises_what_is_no_exception_has_left(serve: Serve) -> None:
+    """
+    V4: the result of a cancelled future, asked for inside on_next. Nothing more comes, and the call says how it ended.
+    """
+    server = await serve(hold(delta("Hello")))
+    ended = asyncio.get_running_loop().create_future()
+    ended.cancel()
+    call = ChatModel("test-1", base_url=server.url, settings=HttpSettings(total_timeout=60.0)).open("Hi")
+    told: list[object] = []
+    call.events.pipe(text_only()).subscribe(lambda text: ended.result(), told.append, lambda: told.append("completed"))
+    await gone(server)
+    assert (call.verdict, call.response.text, told, call.timings.ended is not None) == (Verdict.CANCELLED, "Hello", [], True)
 
 
 async def test_the_call_behind_a_forgotten_iterator(serve: Serve) -> None:
