@@ -473,10 +473,10 @@ async def test_it_calls_in_the_loops_thread(make: Callable[[], Any]) -> None:
             called.append(threading.current_thread())
             due.set()
 
+        before, began = clock.now(), loop.time()
         taken_back = clock.later(0.01, lambda: called.append("never"))
         clock.later(0.05, note)
         taken_back.dispose()
-        before, began = clock.now(), loop.time()
         await asyncio.wait_for(due.wait(), 5)
     assert (called, loop.time() - began >= 0.045, clock.now() - before > 0.02) == ([threading.main_thread()], True, True)
 
