@@ -32,6 +32,7 @@ _LIFT = "tests/test_lift.py"
 _PIPELINE = "tests/test_pipeline.py"
 _REFUSALS = "tests/test_refusals.py"
 _MODEL = "tests/client/test_model.py"
+_CHAT = "tests/cli/test_chat.py"
 
 MUTANTS: tuple[Mutant, ...] = (
     # --- bytes ----------------------------------------------------------------------------------------------------------------------------------
@@ -367,5 +368,48 @@ MUTANTS: tuple[Mutant, ...] = (
         "local at = redis.call('HGET', key, 'request:' .. ARGV[3])",
         "local at = false",
         ("tests/stores/test_stores.py::test_a_request_id_is_stored_once",),
+    ),
+    # --- chat -----------------------------------------------------------------------------------------------------------------------------------
+    Mutant(
+        "a no lets a tool run",
+        "cli/chat_tools.py",
+        'return True if said in YES + ALWAYS else Deny("the user said no")',
+        "return True",
+        (f"{_CHAT}::test_somebody_is_asked_before_a_tool_runs", f"{_CHAT}::test_always_is_for_that_tool_from_then_on"),
+    ),
+    Mutant(
+        "where nobody is asked everything is allowed",
+        "cli/chat_tools.py",
+        "if self._everything or name in self._allowed:",
+        "if self._everything or name in self._allowed or self._ask is None:",
+        (f"{_CHAT}::test_in_a_pipe_a_tool_runs_only_if_it_was_allowed_before",),
+    ),
+    Mutant(
+        "an unknown command is sent",
+        "cli/chat_session.py",
+        "            return WRONG\n",
+        "            return self._say(item.word)\n",
+        (f"{_CHAT}::test_a_wrong_command_is_not_sent",),
+    ),
+    Mutant(
+        "a pipe goes on behind a failure",
+        "cli/chat.py",
+        "            if code:\n",
+        "            if False:\n",
+        (f"{_CHAT}::test_what_fails_is_not_kept", f"{_CHAT}::test_a_wrong_command_is_not_sent"),
+    ),
+    Mutant(
+        "Ctrl-C leaves running what runs",
+        "cli/chat_loop.py",
+        "[task.cancel() for task in tasks]",
+        "[task for task in tasks]",
+        ("tests/cli/test_chat_loop.py::test_ctrl_c_cancels_and_waits_for_the_end",),
+    ),
+    Mutant(
+        "an invisible mark in a call stays one",
+        "cli/chat_view.py",
+        '("Cc", "Cf", "Cn"',
+        '("Cc", "Cn"',
+        ("tests/cli/test_chat_view.py::test_a_call_is_seen_whole_and_as_it_is",),
     ),
 )
