@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rxchat import tool
+from rxchat import to_async_iterable, tool
 from rxchat.client import HttpSettings, Retry
 from rxchat.errors import ToolError, Verdict
 from rxchat.events import StepEnd, ToolCallEnd, ToolResult
@@ -347,6 +347,60 @@ async def test_a_broken_second_step_keeps_the_first(dialect: str) -> None:
     assert call.response.text == "Let me look."
     assert getattr(watcher.error, "response", None) == call.response
     assert call.response.steps[0].parts[-1] == ToolResultPart("call_1", "sunny in Rome")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_an_id_that_comes_twice_runs_once_at_most(dialect: str) -> None:
+    """
+    P6: whatever the wire makes of it, one id is one call; each call has one result.
+    """
+    weather = Weather()
+    async with FakeProvider([FakeAnswer(ROME, a_call(1, '{"city":"Paris"}')), FakeAnswer("Done.")]) as provider:
+        call, watcher = await watched(provider, dialect, tools=[weather.tool])
+    assert (violations(watcher.items), call.verdict, weather.ran) == ([], Verdict.COMPLETE, weather.ran[:1])
+    results = [event.call_id for event in watcher.items if isinstance(event, ToolResult)]
+    assert results == [said.id for said in call.response.tool_calls]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_many_calls_at_once(dialect: str) -> None:
+    """
+    T3: buffers of their own, run side by side within the bound, told and sent back in call order, also through a small buffer.
+    """
+    running: list[int] = []
+    most: list[int] = []
+
+    async def square(n: int) -> int:
+        """Of a number."""
+        running.append(n)
+        most.append(len(running))
+        await asyncio.sleep(0.001 * (n % 3))
+        running.remove(n)
+        return n * n
+
+    calls = [a_call(n, f'{{"n":{n}}}', "square") for n in range(1, 21)]
+    async with FakeProvider([FakeAnswer(*calls, piece=2), FakeAnswer("Done.")]) as provider:
+        stream = provider.model(dialect).stream("How?", tools=[square], tool_policy=ToolPolicy(parallel=4))
+        events = [event async for event in stream.pipe(to_async_iterable(high=2, low=1))]
+    assert violations(events) == []
+    assert [event.result for event in events if isinstance(event, ToolResult)] == [n * n for n in range(1, 21)]
+    assert max(most) == 4
+    assert b"400" in provider.requests[1].body
+
+
+async def test_a_loop_that_is_left_while_a_tool_runs() -> None:
+    """
+    D4: a `break` out of `async for`; the tool is cancelled, nothing is asked.
+    """
+    weather = Weather(gate=asyncio.Event())
+    async with FakeProvider([FakeAnswer(ROME)]) as provider:
+        stream = provider.model("openai-chat").stream("How?", tools=[weather.tool])
+        async for event in stream.pipe(to_async_iterable()):
+            if isinstance(event, ToolCallEnd):
+                await asyncio.wait_for(weather.begun.wait(), 5)
+                break
+        assert await idle() == []
+    assert (weather.cancelled, len(provider.requests)) == (1, 1)
 
 
 # --- what a model may be asked with ---------------------------------------------------------------------------------------------------------------
