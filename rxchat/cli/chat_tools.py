@@ -8,7 +8,7 @@ import asyncio
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -27,13 +27,14 @@ YES, ALWAYS = ("y", "yes"), ("a", "always")
 AskPerson = Callable[[str], str]
 
 
-def load_tools(names: Iterable[str]) -> ToolSet:
+def load_tools(names: Sequence[str]) -> ToolSet:
     """
     The tools of these names (`module:function`), modules of the folder at hand among them; UsageError says which is none, and why.
     """
     folder = os.getcwd()
-    if folder not in sys.path and "" not in sys.path:
-        sys.path.insert(0, folder)
+    if names and folder not in sys.path and "" not in sys.path:
+        # Behind all others: what lies there by chance takes the place of nothing.
+        sys.path.append(folder)
     try:
         return ToolSet.of([_found(name) for name in names])
     except ConfigurationError as error:

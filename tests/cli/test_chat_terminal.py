@@ -42,7 +42,10 @@ def tale(request: FakeRequest) -> Entry:
     asked = request.json["messages"][-1]["content"]
     if asked == "a tale":
         return FakeAnswer("Once upon a time " * 100, tokens_per_second=10)
-    return FakeAnswer(ToolCall(name="wait", arguments={"seconds": 30})) if asked == "wait" else echo(request)
+    call = ToolCall(name="wait", arguments={"seconds": 30})
+    if asked == "wait slowly":
+        return FakeAnswer("Let me look at it.", call, tokens_per_second=5)
+    return FakeAnswer(call) if asked == "wait" else echo(request)
 
 
 @attrs.define
@@ -140,7 +143,7 @@ def test_three_turns_one_cancelled_restart_and_on(tmp_path: Path) -> None:
 
 def test_ctrl_c_while_a_tool_runs(tmp_path: Path) -> None:
     """
-    The turn is over at once, though the tool cannot be stopped; nothing is asked any more. A key typed ahead answers no question.
+    The turn is over at once, though the tool cannot be stopped; nothing is asked any more.
     """
     store = tmp_path / "chats.db"
     with FakeProvider(tale).in_thread() as provider, terminal(provider, store, "--tool", f"{__name__}:wait") as chat:
@@ -158,6 +161,23 @@ def test_ctrl_c_while_a_tool_runs(tmp_path: Path) -> None:
         chat.see(b"default> ")
         chat.ctrl_c()
         assert chat.process.wait(20) == 130
+
+
+def test_what_is_typed_ahead_allows_nothing(tmp_path: Path) -> None:
+    """
+    A yes counts only behind its question.
+    """
+    with FakeProvider(tale).in_thread() as provider, terminal(provider, tmp_path / "chats.db", "--tool", f"{__name__}:wait") as chat:
+        chat.see(b"default> ")
+        chat.type("wait slowly")
+        chat.see(b"Let me")
+        chat.type("y")
+        chat.see(b'run wait({"seconds":30})? [y]es, [n]o, [a]lways: ')
+        chat.type("n")
+        chat.see(b"the call of wait is not allowed: the user said no")
+        chat.see(b"default> ")
+        chat.type("/quit")
+        assert chat.process.wait(20) == 0
 
 
 def test_ctrl_c_drops_what_is_typed(tmp_path: Path) -> None:
