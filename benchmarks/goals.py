@@ -109,6 +109,7 @@ GOALS: tuple[Goal, ...] = (
     Goal("slow consumer, events waiting", lambda results: results["slow"]["waiting"], most=600),
     Goal("slow consumer, KiB in aiohttp's buffer", lambda results: results["slow"]["buffered_kib"], most=128),
     Goal("slow consumer, MiB grown by", lambda results: results["slow"]["peak_mib"], most=2),
+    Goal("import rxchat, x what it stands on", lambda results: results["imports"]["rxchat"]["ratio"], most=1.25),
     Goal("import, everything in use, x what it stands on", lambda results: results["imports"]["rxchat in use"]["ratio"], most=1.25),
     Goal(
         "34 events, times less CPU than openai create (ChatModel over loopback, openai in memory)",
