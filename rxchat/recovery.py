@@ -40,7 +40,7 @@ from reactivex.scheduler.eventloop import AsyncIOScheduler
 from rxchat.errors import ConfigurationError, ProtocolError, ProviderError, RxchatError, TransportError, verdict_of
 from rxchat.events import RESET, ChatEvent, Custom, ErrorEvent, Group, ResponseStart, TextDelta, ThinkingDelta
 from rxchat.operators import Operator, give_back, tell
-from rxchat.response import COUNTERS, ToolResultPart, Usage
+from rxchat.response import COUNTERS, ENDED_BY, IN_TOOLS, ToolResultPart, Usage
 
 __all__ = ["RecoverWait", "RecoverWhen", "recover", "recover_with"]
 
@@ -63,10 +63,12 @@ def _of_the_provider(error: RxchatError) -> bool:
 
 def _ran_tools(error: RxchatError) -> bool:
     """
-    Whether a tool of the client's ran in the attempt: asked again, it would run twice.
+    Whether a tool of the client's ran in the attempt, to its end or not: asked again, it would run twice.
     """
     if error.response is None:
         return False
+    if error.response.metadata.get(ENDED_BY) == IN_TOOLS:
+        return True
     by_provider = {call.id for call in error.response.tool_calls if call.server_executed}
     return any(isinstance(part, ToolResultPart) and part.call_id not in by_provider for part in error.response.parts)
 

@@ -19,6 +19,7 @@ __all__ = [
     "CALLS_LEFT",
     "COUNTERS",
     "ENDED_BY",
+    "IN_TOOLS",
     "ChatResponse",
     "CitationPart",
     "ContentFilterPart",
@@ -291,8 +292,10 @@ Part: TypeAlias = (
     | ProviderItemPart
 )
 
-# The metadata of an answer (and of its last step) that was ended here, between two steps, say by what under this key (contract T4).
+# The metadata of an answer (and of its last step) that ended here, between two steps, say by what under this key (contract T4).
 ENDED_BY = "ended_by"
+# It failed, or was aborted, while tools of the caller's were running.
+IN_TOOLS = "in_tools"
 # Among these, what leaves calls without their results, and is no proper end.
 CALLS_LEFT = ("max_steps", "cut_call")
 

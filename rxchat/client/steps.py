@@ -26,7 +26,7 @@ from rxchat.errors import ConfigurationError, RxchatError, ToolError, Verdict, v
 from rxchat.events import ChatEvent, ErrorEvent, ResponseEnd, StepEnd
 from rxchat.pipeline import Envelope
 from rxchat.prompt import Message
-from rxchat.response import ENDED_BY, ChatResponse, ServerToolPart, ToolCall
+from rxchat.response import ENDED_BY, IN_TOOLS, ChatResponse, ServerToolPart, ToolCall
 from rxchat.stage import Emit
 from rxchat.tools import Authorize, StepContext, Tool, ToolPolicy, ToolSet, ToolSource, run_calls, tools_for
 from rxchat.tools.toolsets import as_tool_set
@@ -137,7 +137,7 @@ class StepLoop:
             held = self._judged(held)
         elif self._between:
             verdict = verdict_of(event.error) if isinstance(event, ErrorEvent) else Verdict.ABORTED
-            held = attrs.evolve(held, response=attrs.evolve(held.response, verdict=verdict))
+            held = _ended_by(IN_TOOLS, attrs.evolve(held, response=attrs.evolve(held.response, verdict=verdict)))
         self._held, self._between = None, False
         return held
 

@@ -11,19 +11,22 @@ from typing import Any
 
 import pytest
 
-from rxchat import tool
+from rxchat import recover, tool
 from rxchat.client import Retry
 from rxchat.client.steps import step_rules
 from rxchat.errors import ConfigurationError, ConnectionLostError, HTTPStatusError, ToolError, TotalTimeout, Verdict
-from rxchat.events import ChatEvent, ErrorEvent, StepEnd, ToolResult
+from rxchat.events import ChatEvent, ErrorEvent, StepEnd, TextDelta, ToolResult
+from rxchat.filters import by_type
 from rxchat.normalizer import Normalizer
 from rxchat.prompt import Message, ToolSpec
 from rxchat.response import ChatResponse, FinishReason, ToolResultPart
 from rxchat.serialize import dumps, loads
 from rxchat.stage import run
+from rxchat.testing import FakeAnswer, FakeProvider
 from rxchat.tools import StepContext, ToolPolicy
 from tests.client.hand import Hand
-from tests.client.stepping import Asked, Weather, called, idle, said, stepping, tags
+from tests.client.stepping import Asked, Weather, a_call, called, idle, said, stepping, tags, watched
+from tests.client.watching import Watcher
 from tests.grammar import violations
 from tests.loopback import DONE, delta, frame
 
@@ -572,7 +575,64 @@ async def test_the_total_budget_counts_the_tools() -> None:
     hand = await in_tool(weather, total_timeout=5)
     hand.wait(5)
     assert ended(await over(hand)) == ([], Verdict.TOTAL_TIMEOUT, TotalTimeout, 1)
+    assert hand.call.response.metadata == {"ended_by": "in_tools"}
     assert (weather.cancelled, len(hand.bodies), tags(hand.watcher.items[-2:])) == (1, 1, "STEP_END ERROR")
+
+
+async def test_an_attempt_that_failed_in_its_tools_is_not_recovered() -> None:
+    """
+    A tool that had begun would begin again, also where no result of it is known.
+    """
+    weather, watcher = Weather(), Watcher()
+    weather.gate = asyncio.Event()
+    hand = stepping([weather.tool])
+    watcher.watch(hand.call.events.pipe(recover()), hand.scheduler)
+    hand.body.headers().push(called("Rome"))
+    await asyncio.wait_for(weather.begun.wait(), 5)
+    assert hand.call._run is not None
+    hand.call._run.fail(ConnectionLostError("gone"))
+    await watcher.end()
+    assert (type(watcher.error), len(hand.bodies), violations(watcher.items)) == (ConnectionLostError, 1, [])
+    assert await idle() == []
+
+
+async def test_what_is_hidden_is_done_all_the_same() -> None:
+    """
+    F: a filter controls delivery only.
+    """
+    script = [FakeAnswer(a_call(1, '{"city":"Rome"}')), FakeAnswer("Sunny.")]
+    async with FakeProvider(script) as provider:
+        call, watcher = await watched(provider, tools=[Weather().tool], event_filter=by_type(TextDelta))
+    assert tags(watcher.items) == "RESPONSE_START STEP_START STEP_END STEP_START TEXT_DELTA STEP_END RESPONSE_END"
+    assert (call.response.text, len(call.response.tool_calls), call.verdict) == ("Sunny.", 1, Verdict.COMPLETE)
+
+
+async def test_a_pause_ends_it() -> None:
+    """
+    As it came: nothing is run, and the answer is no whole one.
+    """
+    weather = Weather()
+    async with FakeProvider([FakeAnswer("Wait", finish=FinishReason.PAUSE)]) as provider:
+        call, _ = await watched(provider, "anthropic", tools=[weather.tool])
+    assert (call.verdict, call.response.finish_reason, weather.ran, call.attempts) == (Verdict.INCOMPLETE_FINISH, FinishReason.PAUSE, [], 1)
+
+
+async def test_times_and_bytes_of_all_steps() -> None:
+    """
+    The first content is the first step's, the connection the last one's; a result was caused by no bytes.
+    """
+    script = [FakeAnswer("Look.", a_call(1, '{"city":"Rome"}')), FakeAnswer("Sunny.")]
+    async with FakeProvider(script) as provider:
+        model = provider.model("openai-chat", provenance=True)
+        call = model.open("How?", tools=[Weather().tool])
+        watcher = await Watcher().watch(call.events).end()
+    times = call.timings
+    assert times.first_event is not None
+    assert times.connected is not None
+    assert times.ended is not None
+    assert (times.first_event < times.connected < times.ended, times.attempts) == (True, 2)
+    spans = {event.type: event.span for event in watcher.items if event.type in ("TOOL_RESULT", "TEXT_DELTA", "STEP_END")}
+    assert (spans["TOOL_RESULT"], spans["TEXT_DELTA"] is None) == (None, False)
 
 
 # --- leaving --------------------------------------------------------------------------------------------------------------------------------------
