@@ -217,7 +217,7 @@ class Aggregator(Stage[ChatEvent, ChatEvent]):
     # Text and thinking -----------------------------------------------------------------------------------------------------------------------
 
     def _block_delta(self, event: TextDelta | ThinkingDelta) -> ChatEvent:
-        self._append = self._fold(event.choice).block(event.group, (event.index, event.item_id)).fragments.append
+        self._append = self._fold(event.choice).block(event.group, (event.index, event.item_id)).text.write
         self._current = (type(event), event.choice, event.index, event.item_id)
         self._append(event.text)
         return event
@@ -246,7 +246,7 @@ class Aggregator(Stage[ChatEvent, ChatEvent]):
         key = (event.choice, event.index, event.call_id)
         append = self._fragments.get(key)
         if append is None:
-            append = self._fragments[key] = self._fold(event.choice).call(event.call_id, event.index).fragments.append
+            append = self._fragments[key] = self._fold(event.choice).call(event.call_id, event.index).text.write
         append(event.text)
         return event
 
@@ -265,7 +265,7 @@ class Aggregator(Stage[ChatEvent, ChatEvent]):
         return event
 
     def _server_tool_delta(self, event: ServerToolArgsDelta) -> ChatEvent:
-        self._fold(0).server_tool(event.kind, event.id).fragments.append(event.text)
+        self._fold(0).server_tool(event.kind, event.id).text.write(event.text)
         return event
 
     def _server_tool_result(self, event: ServerToolResult) -> ChatEvent:

@@ -1,12 +1,13 @@
 """
 Parts of an answer while they grow, and one choice of one step made of them (contract V, N7, P3, P11, P14).
 
-A text that grows is a list of fragments, joined once: the work stays linear however small the fragments are.
+A text that grows is written into a buffer and read once: the work stays linear however small the fragments are, and they are not kept beside it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from io import StringIO
 from typing import Any, TypeAlias
 
 import attrs
@@ -30,12 +31,12 @@ class GrowingBlock:
 
     group: Group
     key: BlockKey
-    fragments: list[str] = attrs.field(factory=list)
+    text: StringIO = attrs.field(factory=StringIO)
     signature: str | None = None
     placed: bool = False
 
     def part(self) -> Part:
-        text = "".join(self.fragments)
+        text = self.text.getvalue()
         return TextPart(text, *self.key) if self.group is Group.TEXT else ThinkingPart(text, self.signature, *self.key)
 
 
@@ -49,17 +50,17 @@ class GrowingCall:
     name: str
     index: int | None
     kind: str = "function"
-    fragments: list[str] = attrs.field(factory=list)
+    text: StringIO = attrs.field(factory=StringIO)
     done: ToolCall | None = None
 
     def part(self) -> ToolCall:
-        return self.done or ToolCall(self.id, self.name, "".join(self.fragments), index=self.index, kind=self.kind)
+        return self.done or ToolCall(self.id, self.name, self.text.getvalue(), index=self.index, kind=self.kind)
 
     def end(self, said: ToolCall) -> ToolCall:
         """
         The finished call: what its END says, the rest as known before.
         """
-        text = said.arguments_text or "".join(self.fragments)
+        text = said.arguments_text or self.text.getvalue()
         arguments = _arguments(text) if said.complete and said.kind == "function" else None
         self.done = attrs.evolve(said, id=said.id or self.id, name=said.name or self.name, arguments_text=text, arguments=arguments)
         return self.done
@@ -72,11 +73,11 @@ class GrowingServerTool:
     """
 
     known: ServerToolPart
-    fragments: list[str] = attrs.field(factory=list)
+    text: StringIO = attrs.field(factory=StringIO)
     answered: bool = False
 
     def part(self) -> ServerToolPart:
-        return attrs.evolve(self.known, arguments_text="".join(self.fragments))
+        return attrs.evolve(self.known, arguments_text=self.text.getvalue())
 
 
 @attrs.define(eq=False)
@@ -85,10 +86,10 @@ class GrowingRefusal:
     The words of refusal of one choice.
     """
 
-    fragments: list[str] = attrs.field(factory=list)
+    text: StringIO = attrs.field(factory=StringIO)
 
     def part(self) -> RefusalPart:
-        return RefusalPart("".join(self.fragments))
+        return RefusalPart(self.text.getvalue())
 
 
 @attrs.define(eq=False)
@@ -244,4 +245,4 @@ class ChoiceFold:
         if self._refusal is None:
             self._refusal = GrowingRefusal()
             self.note(self._refusal)
-        self._refusal.fragments.append(text)
+        self._refusal.text.write(text)
