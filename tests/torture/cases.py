@@ -74,7 +74,7 @@ class Case:
         """
         Whether the next event may never come.
         """
-        return self.fault in ("stall", "no_answer")
+        return self.fault in SILENT
 
 
 def case_of(seed: int, ways: Sequence[str]) -> Case:
@@ -91,12 +91,16 @@ def case_of(seed: int, ways: Sequence[str]) -> Case:
         return Case(seed, dialect, (Faulty(answer, Fault(status=503)),), "wait", way, moment, session, WAITING_LONG)
     faults = FAULTS[name](chance, answer if streamed else FakeAnswer("x"))
     answers = tuple(Faulty(answer, Fault(**fault)) for fault in faults)
-    return Case(seed, dialect, answers, name, way, moment, session, SETTINGS.get(name, SENDING_ONCE), streamed)
+    settings = SETTINGS.get(name, SENDING_ONCE) if name not in SILENT or way in STAYING else SENDING_ONCE
+    return Case(seed, dialect, answers, name, way, moment, session, settings, streamed)
 
 
 # Ways that come with a fault of their own, and those that have no session to share.
 WAITS = ("dispose_in_a_wait", "abort_in_a_wait", "cancel_in_a_wait")
 OWN = ("break_a_plain_for",)
+# A silent provider is given up where nothing else would end it; else a budget would hide a request that nobody ended.
+STAYING = ("stay", "break_a_plain_for")
+SILENT = ("stall", "no_answer")
 SETTINGS = {"stall": GIVING_UP, "no_answer": GIVING_UP_EARLY, "retried": TRYING_AGAIN, "refused": TRYING_AGAIN}
 # What needs frames.
 BEFORE = ("malformed", "error")
@@ -122,8 +126,8 @@ def _transfer(chance: Random) -> dict[str, Any]:
     """
     How it is written and packed, whatever else goes wrong.
     """
-    written = chance.choice([{}, {}, {"writes": 7}, {"writes": 1 << 20}, {"drip": (97, 0.0)}, {"drip": (400, 0.002)}])
-    packed = {} if chance.random() < 0.7 else {"compression": chance.choice(["gzip", "deflate", "br", "zstd"])}
+    written: dict[str, Any] = chance.choice([{}, {}, {"writes": 7}, {"writes": 1 << 20}, {"drip": (97, 0.0)}, {"drip": (400, 0.002)}])
+    packed: dict[str, Any] = {} if chance.random() < 0.7 else {"compression": chance.choice(["gzip", "deflate", "br", "zstd"])}
     return {**written, **packed}
 
 

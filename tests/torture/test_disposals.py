@@ -136,9 +136,9 @@ def plain(event: ChatEvent) -> Any:
         case ResponseStart():
             return event.type
         case ErrorEvent(error=error, response=response):
-            return event.type, verdict_of(error), response and response.parts
+            return event.type, verdict_of(error), response.parts
         case ResponseEnd(response=response) | Abort(response=response) | StepEnd(response=response):
-            return event.type, response and (response.parts, response.verdict, response.usage)
+            return event.type, response.parts, response.verdict, response.usage
     return event
 
 
