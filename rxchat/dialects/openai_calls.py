@@ -173,6 +173,8 @@ class ToolCalls:
         """
         known = self._by_id.get(call_id) if call_id else None
         if known is not None:
+            if index is not None:
+                self._by_index.setdefault(index, known)
             return known
         if index is None:
             last = self._last

@@ -358,8 +358,8 @@ async def test_an_id_that_comes_twice_runs_once_at_most(dialect: str) -> None:
     async with FakeProvider([FakeAnswer(ROME, a_call(1, '{"city":"Paris"}')), FakeAnswer("Done.")]) as provider:
         call, watcher = await watched(provider, dialect, tools=[weather.tool])
     assert (violations(watcher.items), call.verdict, weather.ran) == ([], Verdict.COMPLETE, weather.ran[:1])
-    results = [event.call_id for event in watcher.items if isinstance(event, ToolResult)]
-    assert results == [said.id for said in call.response.tool_calls]
+    assert [event.call_id for event in watcher.items if isinstance(event, ToolResult)] == ["call_1"]
+    assert [said.id for said in call.response.tool_calls] == ["call_1"]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
