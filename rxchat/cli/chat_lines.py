@@ -62,6 +62,9 @@ class Typed:
         else:
             self._readline = readline
             readline.set_auto_history(True)
+            if "libedit" not in (readline.__doc__ or ""):
+                # What is pasted in several lines is one message.
+                readline.parse_and_bind("set enable-bracketed-paste on")
 
         self._prompt = ""
 
@@ -85,7 +88,7 @@ class Typed:
             self._readline.set_auto_history(False)
         try:
             return self.line(question)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, EOFError):
             print(file=sys.stderr)
             raise
         finally:

@@ -82,7 +82,9 @@ class Chat:
         """
         data = text if isinstance(text, bytes) else text.encode()
         self.monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-        return (main(self.argv(*argv)), *self.capsys.readouterr())
+        code = main(self.argv(*argv))
+        printed = self.capsys.readouterr()
+        return code, printed.out, printed.err
 
     def typed(self, lines: Iterable[str | type[BaseException]], *argv: str) -> tuple[int, list[str], str]:
         """

@@ -117,16 +117,17 @@ def test_an_answer_is_no_message_to_find_again(monkeypatch: pytest.MonkeyPatch) 
     assert [readline.get_history_item(number + 1) for number in range(readline.get_current_history_length())] == ["earlier"]
 
 
-def test_ctrl_c_at_a_question_leaves_its_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("key", [KeyboardInterrupt, EOFError])
+def test_a_key_at_a_question_leaves_its_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], key: type[BaseException]) -> None:
     """
     What follows begins on a new one.
     """
 
     def interrupted(self: Typed, prompt: str) -> str:
-        raise KeyboardInterrupt
+        raise key
 
     monkeypatch.setattr(Typed, "line", interrupted)
     monkeypatch.setattr(sys, "stdin", io.StringIO())
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(key):
         Typed().answer("run it? ")
     assert capsys.readouterr().err == "\n"

@@ -206,6 +206,8 @@ def test_ctrl_c_in_a_pipe(tmp_path: Path) -> None:
     with FakeProvider(tale).in_thread() as provider:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         with subprocess.Popen(argv(provider, store), cwd=ROOT, **pipes) as process:  # type: ignore[call-overload]
+            assert process.stdin is not None
+            assert process.stdout is not None
             process.stdin.write(b"one\na tale\nthree\n")
             process.stdin.flush()
             seen = process.stdout.read(len("one, 1.\nOnce upo"))
