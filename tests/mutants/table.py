@@ -33,6 +33,7 @@ _PIPELINE = "tests/test_pipeline.py"
 _REFUSALS = "tests/test_refusals.py"
 _MODEL = "tests/client/test_model.py"
 _CHAT = "tests/cli/test_chat.py"
+_STEPS = "tests/client/test_steps.py"
 
 MUTANTS: tuple[Mutant, ...] = (
     # --- bytes ----------------------------------------------------------------------------------------------------------------------------------
@@ -411,5 +412,27 @@ MUTANTS: tuple[Mutant, ...] = (
         '("Cc", "Cf", "Cn"',
         '("Cc", "Cn"',
         ("tests/cli/test_chat_view.py::test_a_call_is_seen_whole_and_as_it_is",),
+    ),
+    # --- several steps --------------------------------------------------------------------------------------------------------------------------
+    Mutant(
+        "an answer with calls that nobody ran is COMPLETE",
+        "whole.py",
+        "if last.metadata.get(ENDED_BY) in CALLS_LEFT:",
+        "if False:",
+        (f"{_STEPS}::test_max_steps_leaves_the_calls_alone", f"{_STEPS}::test_a_call_that_was_cut_ends_it"),
+    ),
+    Mutant(
+        "a step has what attempts the others left",
+        "client/attempts.py",
+        "self.budgets.attempt - self._former",
+        "self.budgets.attempt",
+        (f"{_STEPS}::test_each_step_has_attempts_of_its_own",),
+    ),
+    Mutant(
+        "a tool goes on for nobody",
+        "client/steps.py",
+        "            task.cancel()\n",
+        "            pass\n",
+        (f"{_STEPS}::test_disposed_while_a_tool_runs", f"{_STEPS}::test_aborted_while_a_tool_runs"),
     ),
 )
