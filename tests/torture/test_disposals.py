@@ -11,10 +11,12 @@ import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import attrs
+import pytest
 
 from rxchat.client.http_body import new_session
 from rxchat.client.settings import HttpSettings
@@ -257,6 +259,7 @@ async def torture(script: Script, provider: FakeProvider) -> tuple[Torture, int]
     return run, grown
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="the system does not list a process's sockets")
 def test_disposals() -> None:
     """
     However a call is left, and whatever its provider does.
