@@ -20,7 +20,7 @@ from rxchat.aggregator import Aggregator
 from rxchat.dialects import Dialect, get_dialect
 from rxchat.dialects.base import UnknownPolicy
 from rxchat.errors import AbortedError, ConfigurationError, IncompleteStreamError, RxchatError
-from rxchat.events import Abort, ChatEvent, ErrorEvent, Event, ResponseStart, StepEnd
+from rxchat.events import Abort, ChatEvent, ErrorEvent, Event, ResponseEnd, ResponseStart, StepEnd
 from rxchat.framing import framer_for
 from rxchat.limits import Limits
 from rxchat.normalizer import Normalizer
@@ -77,12 +77,14 @@ class Envelope(Stage[bytes, ChatEvent]):
     about a failure of ours before anything is said of it; True: NextBody is raised instead, and another body may be fed.
 
     `gate`, set before the start, stands between body and tail: it is given the way into the tail, and gives the one that bodies and terminals take. It may
-    hold back what ends a step, and leave the body. The steps of the next one count from `first_step`.
+    hold back what ends a step, and leave the body. The steps of the next one count from `first_step`. `whole` tells that the last body came to the end which
+    its protocol knows: nothing more is to be expected of it.
     """
 
     forgive: Callable[[RxchatError], bool] | None = None
     gate: Callable[[Emit[ChatEvent]], Emit[ChatEvent]] | None = None
     first_step: int = 0
+    whole: bool = False
 
     def __init__(self, open_body: Callable[[], Stage[bytes, ChatEvent]], *, response_id: str | None = None, provenance: bool = False) -> None:
         self._open_body = open_body
@@ -164,6 +166,7 @@ class Envelope(Stage[bytes, ChatEvent]):
         return self._aggregator.response
 
     def _opened(self) -> Stage[bytes, ChatEvent]:
+        self.whole = False
         self._body = self._open_body()
         return self._body
 
@@ -180,13 +183,13 @@ class Envelope(Stage[bytes, ChatEvent]):
 
     def _forgiven(self, error: RxchatError) -> None:
         if self.forgive is not None and self.forgive(error):
-            self.next_body()
+            self.next_body(whole=False)
 
-    def next_body(self) -> NoReturn:
+    def next_body(self, *, whole: bool = True) -> NoReturn:
         """
-        Leave the body at hand: raises NextBody, through whatever stage calls this.
+        Leave the body at hand, which is `whole` or has failed: raises NextBody, through whatever stage calls this.
         """
-        self._body = None
+        self._body, self.whole = None, whole
         raise NextBody
 
     def _to(self, emit: Emit[ChatEvent]) -> Emit[ChatEvent]:
@@ -202,7 +205,7 @@ class Envelope(Stage[bytes, ChatEvent]):
             if self._ended:
                 return
             if event.terminal:
-                self._ended = True
+                self._ended, self.whole = True, type(event) is ResponseEnd
             enter(event)
 
         self._emit, self._enter = emit, push

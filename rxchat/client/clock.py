@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from reactivex import abc
@@ -18,7 +19,7 @@ from reactivex.scheduler.eventloop import AsyncIOScheduler, AsyncIOThreadSafeSch
 
 from rxchat.demand import ValveScheduler
 
-__all__ = ["Clock", "clock_of"]
+__all__ = ["Clock", "clock_of", "in_loop"]
 
 BLOCKING = (ImmediateScheduler, TrampolineScheduler)
 
@@ -97,6 +98,17 @@ def clock_of(scheduler: abc.SchedulerBase | None) -> Clock:
     if type(inner) in (AsyncIOScheduler, AsyncIOThreadSafeScheduler) and inner._loop is loop:
         return Clock(loop)
     return SchedulerClock(loop, inner)
+
+
+def in_loop(loop: asyncio.AbstractEventLoop, action: Callable[[], object]) -> None:
+    """
+    Call where that loop runs: at once if this is there, else in one of its next turns; never, if it is closed.
+    """
+    if _running() is loop:
+        action()
+    else:
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(action)
 
 
 def _running() -> asyncio.AbstractEventLoop | None:

@@ -3,6 +3,9 @@ One HTTP request as an Observable of the bytes of its answer.
 
 A subscription is one asyncio task that reads and pushes; the push is the demand signal, for the next read waits until every synchronous consumer is done.
 Disposal cancels the task at whatever stage it is (also before the headers), which closes the connection; it says nothing.
+
+What a chat protocol calls the end often comes a moment before the transfer's own (`data: [DONE]`, then the last chunk). Whoever leaves a body there, in a
+session that others share, leaves the task to wait for that, so that the connection serves again; the subscriber waits for nothing.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 from yarl import URL
 
+from rxchat.client.clock import in_loop
 from rxchat.client.connecting import OwnConnector
 from rxchat.client.encodings import accepted
 from rxchat.client.failures import from_aiohttp, proxy_refusal
@@ -41,6 +45,9 @@ FAILED_AT_THE_END = "a subscriber failed at the end of its stream"
 
 # From two such buffers on nothing more is taken from the socket for a slow consumer. Not more: reads of a few bytes are kept as objects of some 60.
 READ_BUFFER = 16 * 1024
+
+# Seconds to wait for the end of a transfer whose content is over. A new connection costs about as much.
+LINGER = 0.05
 
 
 # Whom to tell of the connection of the request at hand; a task's own, as a request is.
@@ -88,12 +95,14 @@ def http_body(
     settings: HttpSettings | None = None,
     session: aiohttp.ClientSession | None = None,
     on_connected: Callable[[], None] | None = None,
+    whole: Callable[[], bool] = lambda: False,
 ) -> Observable[bytes]:
     """
     The answer's body, decompressed; each subscription sends the request once.
 
     `on_head` is told status and headers before the first item, which is always empty: it lets the pipeline judge the head before the body is read.
-    `on_connected` is called when there is a connection for it. No clock runs here: the budgets are the call's (contract D2).
+    `on_connected` is called when there is a connection for it. `whole` is asked when somebody leaves the body in the middle of an item: whether that was all
+    of its content. No clock runs here: the budgets are the call's (contract D2).
     Without `session` the request has one of its own. ConfigurationError at once where no event loop runs (contract D8), or the session
     is closed; one that is closed from then on is a lost connection.
     """
@@ -101,7 +110,8 @@ def http_body(
     def subscribe(observer: abc.ObserverBase[bytes], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
         if session is not None and session.closed:
             raise ConfigurationError("the request cannot be sent: its session is closed")
-        return Pump(request, on_head, on_connected or (lambda: None), settings or HttpSettings(), session, observer, valve_of(scheduler)).start()
+        pump = Pump(request, on_head, on_connected or (lambda: None), whole, settings or HttpSettings(), session, observer, valve_of(scheduler))
+        return pump.start()
 
     return Observable(subscribe)
 
@@ -115,6 +125,7 @@ class Pump:
     _request: WireRequest
     _on_head: Callable[[Head], None]
     _on_connected: Callable[[], None]
+    _whole: Callable[[], bool]
     _settings: HttpSettings
     _session: aiohttp.ClientSession | None
     _observer: abc.ObserverBase[bytes]
@@ -122,6 +133,7 @@ class Pump:
     _task: asyncio.Task[None] | None = None
     _over: bool = False
     _pushing: bool = False
+    _lingers: bool = False
 
     def start(self) -> abc.DisposableBase:
         """
@@ -137,8 +149,11 @@ class Pump:
             return
         self._over = True
         task = self._task
-        if task is not None and task is not current_task():
-            task.cancel()
+        assert task is not None
+        if task is current_task():
+            self._lingers = self._session is not None and self._whole()
+        else:
+            in_loop(task.get_loop(), task.cancel)
 
     async def _run(self) -> None:
         """
@@ -185,6 +200,20 @@ class Pump:
                 if self._valve is not None and not self._over:
                     # Somebody downstream has too much waiting. No clock runs meanwhile.
                     await self._valve.ready()
+            if self._lingers:
+                await self._linger(answer)
+
+    async def _linger(self, answer: Answer) -> None:
+        """
+        Let a transfer end whose content is over; nobody waits for this but who closes the session.
+        """
+        assert self._task is not None
+        assert self._session is not None
+        _lingering[self._task] = self._session
+        try:
+            await answer.finish(LINGER)
+        finally:
+            del _lingering[self._task]
 
     def _push(self, chunk: bytes) -> None:
         self._pushing = True
@@ -282,6 +311,19 @@ def _ended(task: asyncio.Task[None]) -> None:
 
 # The loop itself holds its tasks only weakly.
 _tasks: set[asyncio.Task[None]] = set()
+# Those that only wait for the end of a transfer.
+_lingering: dict[asyncio.Task[None], aiohttp.ClientSession] = {}
+
+
+async def close(session: aiohttp.ClientSession) -> None:
+    """
+    Close a session, and see those go that only wait for its connections to be free.
+    """
+    await session.close()
+    if waiting := [task for task, theirs in _lingering.items() if theirs is session]:
+        for task in waiting:
+            task.cancel()
+        await asyncio.wait(waiting)
 
 
 def running_loop() -> asyncio.AbstractEventLoop:

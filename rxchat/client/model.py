@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import aiohttp
@@ -13,7 +14,7 @@ from reactivex import Observable, abc
 
 from rxchat.client.attempts import OpenBody
 from rxchat.client.call import Call, Exchange
-from rxchat.client.http_body import http_body, new_session, running_loop
+from rxchat.client.http_body import close, http_body, new_session, running_loop
 from rxchat.client.private_loop import SyncIterator, loop_runs, on_a_private_loop
 from rxchat.client.proxies import route_of
 from rxchat.client.request import resolve, unforced, with_quirks
@@ -191,7 +192,7 @@ class ChatModel:
         """
         own, self._own, self._inside = self._own, None, 0
         if own is not None:
-            await own.close()
+            await close(own)
 
     async def __aenter__(self) -> ChatModel:
         if self._session is None and self._own is None:
@@ -230,7 +231,8 @@ class ChatModel:
                     lost = ConnectionLostError("the session was closed before the request was sent")
                     lost.retryable = False
                     raise lost
-                return http_body(wire, heads.append, settings=self._settings, session=session, on_connected=on_connected)
+                whole = partial(getattr, envelope, "whole")
+                return http_body(wire, heads.append, settings=self._settings, session=session, on_connected=on_connected, whole=whole)
 
             return open_body
 

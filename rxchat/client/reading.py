@@ -5,6 +5,7 @@ The body of one answer, read from aiohttp a bounded piece at a time, decompresse
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import aiohttp
 from aiohttp.http_exceptions import HttpProcessingError
@@ -49,6 +50,16 @@ class Answer:
         if self._decoder is None:
             return await self._raw(limit)
         return await self._decoded(self._decoder, limit)
+
+    async def finish(self, seconds: float) -> None:
+        """
+        Wait so long for the end of a transfer whose content is over; not past another byte of content.
+        """
+        # Where the end is not announced, only that of the connection would tell.
+        if self.head.clean_eof and not self._content.is_eof():
+            with suppress(TimeoutError, RxchatError):
+                async with asyncio.timeout(seconds):
+                    await self.read(1)
 
     async def _decoded(self, decoder: Decoder, limit: int) -> bytes:
         while not self._left and not (out := decoder.take(limit)):
