@@ -26,7 +26,8 @@ from rxchat.filters import all_events
 from rxchat.testing import FakeProvider, FakeRequest, Faulty, grammar_violations
 from tests.shared_data import EXHAUSTIVE
 from tests.torture.cases import Case, case_of, expected
-from tests.torture.leaving import WAYS, Run
+from tests.torture.leaving import WAYS
+from tests.torture.running import Run
 from tests.torture.traces import Noise, connections, sockets_to, tasks, until_none
 
 CASES = 10_000 if EXHAUSTIVE else 500
