@@ -102,8 +102,8 @@ OWN = ("break_a_plain_for",)
 STAYING = ("stay", "break_a_plain_for")
 SILENT = ("stall", "no_answer")
 SETTINGS = {"stall": GIVING_UP, "no_answer": GIVING_UP_EARLY, "retried": TRYING_AGAIN, "refused": TRYING_AGAIN}
-# What needs frames.
-BEFORE = ("malformed", "error")
+# What needs frames, or a body whose length is not known before its end.
+BEFORE = ("malformed", "error", "stall")
 
 
 def _answer(chance: Random) -> FakeAnswer:
