@@ -152,6 +152,13 @@ class Run(Lifted):
         self._former = 0
         self.budgets: Budgets
 
+    @property
+    def ended(self) -> bool:
+        """
+        Whether nothing more is said, or the subscriber has left.
+        """
+        return self._over
+
     def begin(self) -> None:
         """
         Start the response, send the first request. `budgets` must be there.
@@ -170,6 +177,12 @@ class Run(Lifted):
         self._over = True
         self._upstream.dispose()
         self.budgets.stop()
+
+    def silence(self) -> None:
+        """
+        Tell the subscriber nothing more, from whatever thread; the rest is `leave`.
+        """
+        self._observer.is_stopped = True
 
     def leave(self) -> None:
         """

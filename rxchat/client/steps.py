@@ -179,6 +179,7 @@ class StepLoop:
             step=end.step,
             response_id=asked.response_id,
             emit=lambda outcome: self._say(outcome.event),
+            left=lambda: self._run.ended,
         )
         answer = self._envelope.settle(end)
         last = "return_direct" if any(outcome.return_direct for outcome in outcomes) else await self._stopped(answer)

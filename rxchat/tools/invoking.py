@@ -13,12 +13,15 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
-__all__ = ["ToolCancelled", "ToolTimeout", "bounded", "invoke", "stop"]
+__all__ = ["ToolCancelled", "ToolTimeout", "bounded", "invoke", "stop", "unwanted"]
 
 T = TypeVar("T")
 
 # How long a cancelled task may take to clean up before it is left alone, in seconds.
 GRACE = 1.0
+
+# Says that nobody waits any more for what this task does: nothing of the host's is begun then. A cancellation says so too, but some turns later.
+unwanted: contextvars.ContextVar[Callable[[], bool]] = contextvars.ContextVar("unwanted", default=lambda: False)
 
 _log = logging.getLogger("rxchat.tools")
 
@@ -38,7 +41,11 @@ class ToolCancelled(Exception):
 async def invoke(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """
     The function's result: an async one is awaited, another runs in a thread of its own, with the context variables of here.
+
+    CancelledError instead of calling it where it is `unwanted`.
     """
+    if unwanted.get()():
+        raise asyncio.CancelledError
     if _is_async(function):
         return await function(*args, **kwargs)
     result = await _in_thread(partial(function, *args, **kwargs))
@@ -99,7 +106,7 @@ async def bounded(work: Coroutine[Any, Any, T], seconds: float | None) -> T:
         await stop(task)
         raise ToolTimeout(f"not done within {seconds:g} s")
     if task.cancelled():
-        raise ToolCancelled("cancelled")
+        raise asyncio.CancelledError if unwanted.get()() else ToolCancelled("cancelled")
     return task.result()
 
 

@@ -30,15 +30,16 @@ async def run_calls(
     step: int = 0,
     response_id: str | None = None,
     emit: Callable[[ToolOutcome], None] | None = None,
+    left: Callable[[], bool] | None = None,
 ) -> tuple[ToolOutcome, ...]:
     """
     Run the calls of a finished step, `policy.parallel` at once; `emit` gets each outcome in call order as soon as it and all before it are there.
 
     Left out are calls the provider ran itself (contract P10) and those of tools that are only offered (T6): see `ToolSet.left_open`. A second call of one id
     is not run. ToolError by policy: what came before it in call order has been emitted. Whether by an error, by `emit` or by cancellation: when this ends
-    early, no tool goes on.
+    early, no tool goes on. Nor does one begin as soon as `left` says that nobody waits for them.
     """
-    batch = _Batch(tools, finish, policy, asyncio.Semaphore(policy.parallel))
+    batch = _Batch(tools, finish, policy, asyncio.Semaphore(policy.parallel), left)
     seen: set[str] = set()
     tasks: list[asyncio.Task[ToolOutcome]] = []
     outcomes: list[ToolOutcome] = []
@@ -69,20 +70,25 @@ class _Batch:
     finish: FinishReason
     policy: ToolPolicy
     places: asyncio.Semaphore
+    left: Callable[[], bool] | None = None
     halted: bool = False
 
     async def one(self, call: ToolCall, context: ToolContext, again: bool) -> ToolOutcome:
         """
         One call, when its turn comes.
         """
+        invoking.unwanted.set(self._unwanted)
         async with self.places:
-            if self.halted:
+            if self._unwanted():
                 raise asyncio.CancelledError
             try:
                 return await self._run(call, context, again)
             except BaseException:
                 self.halted = True  # before the place is free for the next
                 raise
+
+    def _unwanted(self) -> bool:
+        return self.halted or (self.left is not None and self.left())
 
     async def _run(self, call: ToolCall, context: ToolContext, again: bool) -> ToolOutcome:
         if again:

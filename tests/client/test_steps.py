@@ -735,3 +735,43 @@ async def test_left_before_the_tools_are_chosen() -> None:
     other = stepping(lambda context: []).begin()
     other.call.abort()
     assert (await idle(), other.bodies, other.types, other.watcher.completed) == ([], [], ["RESPONSE_START", "ABORT"], 1)
+
+
+SCRIPT = (called("Rome", "Paris"), called("Oslo"), said("Sunny."))
+
+
+async def left_at(turn: int, how: str) -> tuple[Hand, Weather, bool]:
+    """
+    An answer of three steps that is left in this turn of the loop; whether it was under way then.
+    """
+    weather = Weather()
+    hand = stepping([weather.tool], retry=None, total_timeout=5).begin()
+    answered, under_way = 0, False
+    for now in range(turn + 60):
+        if now == turn:
+            under_way = hand.call.verdict is None
+            leave: dict[str, Callable[[], object]] = {"dispose": hand.watcher.dispose, "abort": hand.call.abort, "timeout": lambda: hand.wait(5)}
+            leave[how]()
+            asked, ran = len(hand.bodies), list(weather.ran)
+        if len(hand.bodies) > answered and not hand.body.left:
+            hand.body.headers().push(SCRIPT[answered])
+            answered += 1
+        await asyncio.sleep(0)
+    assert (len(hand.bodies), weather.ran) == (asked, ran)
+    return hand, weather, under_way
+
+
+@pytest.mark.parametrize("how", ["dispose", "abort", "timeout"])
+async def test_left_at_any_turn_of_the_loop(how: str) -> None:
+    """
+    T5, V4: no tool and no request begins behind it, one verdict, a well-formed end or none at all; nothing is left.
+    """
+    verdicts = {"dispose": Verdict.CANCELLED, "abort": Verdict.ABORTED, "timeout": Verdict.TOTAL_TIMEOUT}
+    under_way = [0, 0]
+    for turn in range(120):
+        hand, _, was = await left_at(turn, how)
+        under_way[was] += 1
+        assert hand.call.verdict is (verdicts[how] if was else Verdict.COMPLETE), turn
+        assert (how == "dispose" and was) or violations(hand.watcher.items) == [], turn
+    assert await idle() == []
+    assert min(under_way) > 5
