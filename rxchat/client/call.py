@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import threading
 from collections.abc import Callable, Collection
 
 import attrs
@@ -13,7 +15,7 @@ from reactivex.disposable import Disposable
 
 from rxchat.client.attempts import OpenBody, Retrying, Run
 from rxchat.client.budgets import Budgets
-from rxchat.client.clock import clock_of
+from rxchat.client.clock import clock_of, in_loop
 from rxchat.client.http_body import running_loop
 from rxchat.client.secrets import hide
 from rxchat.client.settings import HttpSettings
@@ -28,6 +30,9 @@ from rxchat.response import ChatResponse, Usage
 from rxchat.stage import Emit, Stage, StreamDone
 
 __all__ = ["Call", "Exchange"]
+
+# Several threads may want to end a call, each in its way. Taken once or twice a call.
+_settling = threading.Lock()
 
 
 @attrs.define(eq=False)
@@ -65,6 +70,10 @@ class Call:
 
     What failed before anything of it was shown may be sent again by itself (contract D5); it stays one response. `verdict` is None while it runs and is set
     exactly once, before the terminal event is delivered, also by disposal (CANCELLED). What is known is kept, also then.
+
+    All of it happens in the thread of the event loop it was subscribed to in. `abort`, `dispose` and disposing of the subscription are for any thread: in
+    the loop's own they are done when they return; from another the verdict of a disposal is known then, no event is begun any more (one that is being
+    delivered at that moment may still be at work), and the request ends in one of the loop's next turns. An abort begins and ends there.
     """
 
     def __init__(
@@ -80,6 +89,7 @@ class Call:
         self._run: Run | None = None
         self._watch: Stopwatch | None = None
         self._stage: _Supervised | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._used = False
         self._wanted: Stop | None = None
         self.events: Observable[ChatEvent] = Observable(self._subscribe)
@@ -136,9 +146,14 @@ class Call:
         Nothing if it has ended already. From inside on_next it takes effect behind the event at hand, or the next one that closes nothing.
         """
         if self._verdict is None and self._wanted is None:
+            # In this order: whoever subscribes meanwhile says so first, and then looks for what is wanted.
             self._wanted = Stop(reason)
-            if self._run is not None and self._stage is not None and not self._run.busy:
-                self._run.call(self._stage.abort)
+            if self._loop is not None:
+                in_loop(self._loop, self._obey)
+
+    def _obey(self) -> None:
+        if self._verdict is None and self._run is not None and self._stage is not None and not self._run.busy:
+            self._run.call(self._stage.abort)
 
     def dispose(self) -> None:
         """
@@ -146,22 +161,33 @@ class Call:
         """
         self._settle(Verdict.CANCELLED)
         if self._run is not None:
+            self._run.silence()
+        if self._loop is not None:
+            in_loop(self._loop, self._leave)
+
+    def _leave(self) -> None:
+        if self._run is not None:
             self._run.leave()
 
     def _settle(self, verdict: Verdict | None, response: ChatResponse | None = None) -> None:
-        if self._verdict is None:
-            self._verdict, self._response = verdict, response
+        """
+        The first one says how it ended.
+        """
+        with _settling:
+            if self._verdict is None:
+                self._verdict, self._response = verdict, response
 
     def _subscribe(self, observer: abc.ObserverBase[ChatEvent], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
         """
         Failures before there is a response are bare errors: no event, nothing was sent (contract E7, D8).
         """
-        if self._verdict is Verdict.CANCELLED:
-            raise CancelledStreamError("this call was disposed of before it began")
+        self._refuse_if_left()
         if self._used:
             raise ConfigurationError("a call is one request and its events are subscribed to once: use share_events, or open another call")
         self._used = True
-        running_loop()
+        self._loop = running_loop()
+        # Once more: who disposes of it in another thread from now on finds the loop.
+        self._refuse_if_left()
         self._exchange = exchange = self._prepare()
         clock = clock_of(scheduler)
         self._watch = watch = Stopwatch(clock.now)
@@ -175,13 +201,17 @@ class Call:
         run.begin()
         return Disposable(self._left)
 
+    def _refuse_if_left(self) -> None:
+        if self._verdict is Verdict.CANCELLED:
+            raise CancelledStreamError("this call was disposed of before it began")
+
     def _left(self) -> None:
         """
         The subscriber is gone: by its own will, or because it was told the end.
         """
-        assert self._run is not None
         self._settle(Verdict.CANCELLED)
-        self._run.dispose()
+        if self._loop is not None and self._run is not None:
+            in_loop(self._loop, self._run.dispose)
 
 
 class _Supervised(Stage[bytes, ChatEvent]):

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, TypeAlias
 
 import aiohttp
@@ -231,8 +230,8 @@ class ChatModel:
                     lost = ConnectionLostError("the session was closed before the request was sent")
                     lost.retryable = False
                     raise lost
-                whole = partial(getattr, envelope, "whole")
-                return http_body(wire, heads.append, settings=self._settings, session=session, on_connected=on_connected, whole=whole)
+                told: dict[str, Callable[[], Any]] = {"on_connected": on_connected, "whole": lambda: envelope.whole}
+                return http_body(wire, heads.append, settings=self._settings, session=session, **told)
 
             return open_body
 
