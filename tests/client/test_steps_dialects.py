@@ -16,7 +16,7 @@ from rxchat.errors import ToolError, Verdict
 from rxchat.events import StepEnd, ToolCallEnd, ToolResult
 from rxchat.normalizer import Normalizer
 from rxchat.prompt import ToolSpec
-from rxchat.response import FinishReason, RefusalPart, ToolResultPart
+from rxchat.response import FinishReason, RefusalPart, ThinkingPart, ToolResultPart
 from rxchat.serialize import dumps, loads
 from rxchat.stage import run
 from rxchat.testing import FakeAnswer, FakeProvider, Fault
@@ -445,6 +445,18 @@ def test_code_that_cannot_await() -> None:
         with model.stream_sync("How?", tools=[weather], max_steps=3) as events:
             seen = list(events)
     assert (violations(seen), [event.result for event in seen if isinstance(event, ToolResult)]) == ([], ["sunny in Rome"])
+
+
+async def test_thinking_goes_back_with_its_call() -> None:
+    """
+    P11: with its seal, in front of the call, as the provider demands it of a step that goes on.
+    """
+    async with FakeProvider([FakeAnswer(ThinkingPart("Where?", signature="c2VhbA=="), ROME), FakeAnswer("Sunny.")]) as provider:
+        call, _ = await watched(provider, "anthropic", tools=[Weather().tool])
+    content = provider.requests[1].json["messages"][1]["content"]
+    assert [block["type"] for block in content] == ["thinking", "tool_use"]
+    assert content[0] == {"type": "thinking", "thinking": "Where?", "signature": "c2VhbA=="}
+    assert (call.response.thinking, call.response.text) == ("Where?", "Sunny.")
 
 
 async def test_a_refusal_beside_a_call_runs_nothing() -> None:
