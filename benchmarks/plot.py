@@ -47,6 +47,6 @@ def _panel(axis: Any, name: str, rows: Sequence[tuple[str, float]]) -> None:
     drawn = axis.barh([subject for subject, _ in rows], [ratio for _, ratio in rows], color=colours)
     axis.bar_label(drawn, labels=[f"{ratio:.3g}" for _, ratio in rows], padding=3, fontsize=7)
     axis.set_xscale("log")
-    axis.margins(x=0.1)
+    axis.set_xlim(0.1, 3 * max(ratio for _, ratio in rows))
     axis.set_title(f"{name}: CPU as a multiple of split + orjson", fontsize=9, loc="left")
-    axis.tick_params(labelsize=7)
+    axis.tick_params(which="both", labelsize=7)
