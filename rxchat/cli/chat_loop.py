@@ -60,7 +60,7 @@ class LoopBehind:
 
         try:
             self._loop.call_soon_threadsafe(begin)
-            while (errand := errands.get()) is not None:
+            while (errand := _next(errands)) is not None:
                 errand()
         except KeyboardInterrupt:
             # Behind `begin`, whenever that comes.
@@ -94,6 +94,17 @@ class LoopBehind:
 
         self._errands.put(errand)
         return await said
+
+
+def _next(errands: SimpleQueue[Errand | None]) -> Errand | None:
+    """
+    Wait for the next one. A signal that comes in the moment before the waiting is seen at its next turn.
+    """
+    while True:
+        try:
+            return errands.get(timeout=0.5)
+        except Empty:
+            continue
 
 
 def _ended(errands: SimpleQueue[Errand | None]) -> bool:

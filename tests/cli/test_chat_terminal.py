@@ -77,9 +77,11 @@ class Terminal:
 
     def ctrl_c(self) -> None:
         """
-        As the terminal sends it.
+        As the terminal sends it. One that comes in the moment before readline waits is seen only with the next signal, so another one, of no meaning, follows.
         """
         self.process.send_signal(signal.SIGINT)
+        while not self.shown and not select.select([self.screen], [], [], 1)[0]:
+            self.process.send_signal(signal.SIGWINCH)
 
 
 def argv(provider: FakeProvider, store: Path, *more: str) -> list[str]:
