@@ -158,6 +158,14 @@ class Envelope(Stage[bytes, ChatEvent]):
         if self._ended:
             raise StreamDone
 
+    def drop(self) -> None:
+        if self._body is not None:
+            self._body.drop()
+        self._tail.drop()
+        self._body = self._emit = self.forgive = self.gate = None
+        self._push = self._enter = self._out = _closed
+        self._open_body = _no_body
+
     @property
     def partial(self) -> ChatResponse:
         """
@@ -225,6 +233,10 @@ class Envelope(Stage[bytes, ChatEvent]):
 
 def _closed(event: Event) -> None:
     raise AssertionError("an envelope emitted before it was started")
+
+
+def _no_body() -> NoReturn:
+    raise AssertionError("an envelope was fed behind its end")
 
 
 class BodyChain(Chain[bytes, ChatEvent]):

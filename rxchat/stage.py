@@ -17,6 +17,7 @@ source alone, so that bytes behind the end can neither be read nor do harm.
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
 __all__ = ["Chain", "Emit", "Stage", "StreamDone", "arun", "run"]
@@ -72,6 +73,11 @@ class Stage(Generic[In, Out]):
     def fail(self, error: Exception, emit: Emit[Out]) -> None:
         """
         The source failed: emit what closes the open blocks; the error itself goes on by itself.
+        """
+
+    def drop(self) -> None:
+        """
+        Nobody calls the stage again: let go of what refers back to it, so that it needs no garbage collector. A driver may omit this.
         """
 
 
@@ -140,15 +146,23 @@ class Chain(Stage[In, Out]):
 
         self._said(each)
 
+    def drop(self) -> None:
+        self._emit, self._pushes = None, []
+        for stage in self._stages:
+            stage.drop()
+
     def _end(self, signal: _Raised | _Finished) -> NoReturn:
         """
         Say outside what a signal of this chain means inside; one of another chain passes.
         """
-        if signal.chain is not self:
-            raise signal
-        if isinstance(signal, _Finished):
-            raise StreamDone from None
-        raise signal.error from signal.error.__cause__
+        try:
+            if signal.chain is not self:
+                raise signal
+            if isinstance(signal, _Finished):
+                raise StreamDone from None
+            raise signal.error from signal.error.__cause__
+        finally:
+            del signal
 
     def _linked(self, emit: Emit[Out]) -> list[Emit[Any]]:
         """
@@ -170,11 +184,28 @@ class Chain(Stage[In, Out]):
         def entry(item: In) -> None:
             try:
                 feed(item, behind)
-            except BaseException as end:
+                return
+            except (_Raised, _Finished, StreamDone, Exception) as end:
                 ended = end
-                self._said(lambda: self._guarded(0, lambda: _reraise(ended)))
+            try:
+                self._left(ended)
+            finally:
+                # Here and below: what is raised holds the frames it passed, and they must not hold it.
+                del ended
 
         return entry
+
+    def _left(self, end: BaseException) -> NoReturn:
+        """
+        Say outside that the first stage has ended, or one behind it by its signal.
+        """
+        try:
+            if isinstance(end, _Raised | _Finished):
+                self._end(end)
+            self._said(partial(self._told, 0, end))  # type: ignore[arg-type]
+            raise AssertionError("an end was told and nothing raised")
+        finally:
+            del end
 
     def _said(self, call: Callable[[], None]) -> None:
         """
@@ -182,21 +213,23 @@ class Chain(Stage[In, Out]):
         """
         try:
             call()
-        except (_Raised, _Finished) as signal:
+            return
+        except (_Raised, _Finished) as end:
+            signal = end
+        try:
             self._end(signal)
+        finally:
+            del call, signal
 
     def _push(self, k: int, behind: Emit[Any]) -> Emit[Any]:
         feed = self._stages[k].feed
-        guarded = self._guarded
+        told = self._told
 
         def push(item: Any) -> None:
             try:
                 feed(item, behind)
-            except (_Raised, _Finished, ConsumerError):
-                raise
             except (StreamDone, Exception) as end:
-                ended: BaseException = end
-                guarded(k, lambda: _reraise(ended))
+                told(k, end)
 
         return push
 
@@ -204,24 +237,23 @@ class Chain(Stage[In, Out]):
         """
         Call something of stage k: its fault and its end are told to the stages behind it, once.
         """
-        behind = range(k + 1, len(self._stages))
         try:
             call()
-        except (_Raised, _Finished, ConsumerError):
-            raise
-        except StreamDone:
+        except (StreamDone, Exception) as end:
+            self._told(k, end)
+
+    def _told(self, k: int, end: StreamDone | Exception) -> NoReturn:
+        """
+        Stage k is done, or has failed: tell those behind it, and raise what says so to this chain.
+        """
+        behind = range(k + 1, len(self._stages))
+        if isinstance(end, StreamDone):
             for j in behind:
-                self._guarded(j, lambda j=j: self._stages[j].flush(self._pushes[j + 1]))  # type: ignore[misc]
+                self._guarded(j, partial(self._stages[j].flush, self._pushes[j + 1]))
             raise _Finished(self) from None
-        except Exception as fault:
-            error = fault
-            for j in behind:
-                self._guarded(j, lambda j=j: self._stages[j].fail(error, self._pushes[j + 1]))  # type: ignore[misc]
-            raise _Raised(self, error) from error
-
-
-def _reraise(error: BaseException) -> None:
-    raise error
+        for j in behind:
+            self._guarded(j, partial(self._stages[j].fail, end, self._pushes[j + 1]))
+        raise _Raised(self, end) from end
 
 
 def run(stage: Stage[In, Out], items: Iterable[In]) -> Iterator[Out]:

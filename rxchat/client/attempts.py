@@ -116,6 +116,8 @@ def wait_before(attempt: int, asked: float | None, retry: Retry, dice: random.Ra
 OF_ONE_ATTEMPT = (ConnectTimeout, FirstEventTimeout, ReadTimeout)
 CONTENT = frozenset({Group.TEXT, Group.THINKING, Group.TOOL_CALL, Group.SERVER_TOOL, Group.MEDIA, Group.SAFETY})
 BLOCKS = frozenset({Group.TEXT, Group.THINKING})
+# In place of the stage of a run that is over.
+NOTHING: Stage[Any, ChatEvent] = Stage()
 
 
 class Run(Lifted):
@@ -177,6 +179,16 @@ class Run(Lifted):
         self._over = True
         self._upstream.dispose()
         self.budgets.stop()
+        if not self.busy:
+            self._drop()
+
+    def _drop(self) -> None:
+        """
+        Nothing comes any more, and nobody is at work: let go of what refers back to here.
+        """
+        self.budgets.stop()
+        self._stage.drop()
+        self._stage, self._open_body, self._plan, self.sequel = NOTHING, None, None, None
 
     def silence(self) -> None:
         """
@@ -240,6 +252,8 @@ class Run(Lifted):
             self._end(end)
         finally:
             self.busy = False
+            if self._over:
+                self._drop()
         budgets.touch()
 
     def on_completed(self) -> None:
@@ -256,6 +270,8 @@ class Run(Lifted):
             return super().call(method, *args)
         finally:
             self.busy = False
+            if self._over:
+                self._drop()
 
     def _end(self, end: BaseException) -> None:
         self.budgets.body_over()
@@ -278,7 +294,7 @@ class Run(Lifted):
         self._upstream.disposable = sequel.wait(self._clock, self._follow)
 
     def _connected(self, attempt: int) -> None:
-        if attempt == self.budgets.attempt and not self._over and not self._between:
+        if not self._over and not self._between and attempt == self.budgets.attempt:
             self.budgets.connected()
 
     def _follow(self) -> None:

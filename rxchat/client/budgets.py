@@ -72,6 +72,13 @@ class Deadline:
             self._running = self._waiting = False
             self._timer.dispose()
 
+    def end(self) -> None:
+        """
+        Count no more, ever; forget whom to tell.
+        """
+        self.stop()
+        self._due = _nobody
+
     def hold(self) -> None:
         """
         Stand still.
@@ -108,6 +115,12 @@ class Deadline:
         else:
             self._running = False
             self._due()
+
+
+def _nobody(*_: object) -> None:
+    """
+    There is nobody to tell.
+    """
 
 
 class Budgets:
@@ -207,9 +220,10 @@ class Budgets:
         The call is over.
         """
         self._watch.note("ended")
-        self.body_over()
-        self._total.stop()
+        for deadline in (self._connect, self._first, self._read, self._total, self._stall):
+            deadline.end()
         self._watching.dispose()
+        self._fail = _nobody
 
     def _held(self) -> None:
         self._watch.hold()

@@ -33,6 +33,8 @@ __all__ = ["Call", "Exchange"]
 
 # Several threads may want to end a call, each in its way. Taken once or twice a call.
 _settling = threading.Lock()
+# Chance enough for all calls; the state of one is some 2.5 kB.
+DICE = random.Random()
 
 
 @attrs.define(eq=False)
@@ -82,7 +84,7 @@ class Call:
         self._prepare = prepare
         self._shown = shown
         self._settings = settings or HttpSettings()
-        self._dice = dice or random.Random()
+        self._dice = dice or DICE
         self._verdict: Verdict | None = None
         self._response: ChatResponse | None = None
         self._exchange: Exchange | None = None
@@ -92,7 +94,13 @@ class Call:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._used = False
         self._wanted: Stop | None = None
-        self.events: Observable[ChatEvent] = Observable(self._subscribe)
+
+    @property
+    def events(self) -> Observable[ChatEvent]:
+        """
+        What is told of it, as it comes.
+        """
+        return Observable(self._subscribe)
 
     @property
     def verdict(self) -> Verdict | None:
@@ -201,6 +209,15 @@ class Call:
         run.begin()
         return Disposable(self._left)
 
+    def _drop(self) -> None:
+        """
+        It is over: keep what is known of it, and nothing of what made it. A ring of references would wait for the garbage collector, its media with it.
+        """
+        response = self.response
+        with _settling:
+            self._response = response if self._response is None else self._response
+        self._exchange = self._run = self._stage = None
+
     def _refuse_if_left(self) -> None:
         if self._verdict is Verdict.CANCELLED:
             raise CancelledStreamError("this call was disposed of before it began")
@@ -252,6 +269,11 @@ class _Supervised(Stage[bytes, ChatEvent]):
         assert stop is not None
         self._envelope.abort(stop.reason, self._plain(emit))
         raise StreamDone
+
+    def drop(self) -> None:
+        self._call._drop()
+        self._envelope.drop()
+        self._emit, self._through = None, _nobody
 
     def _obeying(self, emit: Emit[ChatEvent], work: Callable[[Emit[ChatEvent]], None]) -> None:
         try:

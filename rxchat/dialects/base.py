@@ -384,6 +384,10 @@ class Parser(Stage[Frame, ChatEvent]):
     def fail(self, error: Exception, emit: Emit[ChatEvent]) -> None:
         self._leave(error, emit)
 
+    def drop(self) -> None:
+        # Choices, calls and blocks of a dialect may know their parser.
+        self.__dict__.clear()
+
     def __learn(self, value: Any, event: SseEvent) -> None:
         """
         Make a template of the event just read, if its dialect knows what may differ in it.
