@@ -54,6 +54,13 @@ class HeadFirst(ResponseHandler):
                 return
         super().data_received(data)
 
+    def connection_lost(self, reason: BaseException | None) -> None:
+        super().connection_lost(reason)
+        ended = self._closed
+        if ended is not None and ended.done() and not ended.cancelled():
+            # Asked for, or asyncio complains that nobody did: who waited for it, closing a session, may have been cancelled.
+            ended.exception()
+
 
 class OwnConnector(aiohttp.TCPConnector):
     """

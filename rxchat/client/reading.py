@@ -106,12 +106,13 @@ class Answer:
         content = self._content
 
         def tell(ended: asyncio.Future[None]) -> None:
-            # Asked for, or asyncio complains that nobody did.
-            _ = ended.cancelled() or ended.exception()
             if not content.is_eof() and content.exception() is None:
                 content.set_exception(self._why_gone())
 
         if closed is not None and not content.is_eof():
+            # Once, however many answers come over it.
+            closed.remove_done_callback(_asked)
+            closed.add_done_callback(_asked)
             closed.add_done_callback(tell)
             # A connection that serves again would keep what was read over it.
             content.on_eof(lambda: closed.remove_done_callback(tell))
@@ -133,6 +134,13 @@ class Answer:
             return None
         known = protocol.exception()
         return known if isinstance(known, OSError) else None
+
+
+def _asked(ended: asyncio.Future[None]) -> None:
+    """
+    Ask for the failure of a connection, or asyncio complains that nobody did.
+    """
+    _ = ended.cancelled() or ended.exception()
 
 
 def head_of(response: aiohttp.ClientResponse) -> Head:

@@ -5,8 +5,11 @@ What only time and a real transport show: connections given back, resets through
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import socket
 import ssl
+import struct
 from collections.abc import AsyncIterator, Callable
 from functools import cache
 from typing import Any
@@ -75,6 +78,54 @@ def reset_not(*writes: bytes) -> Script:
         return web.Response()
 
     return script
+
+
+@pytest.mark.parametrize("callers", [True, False], ids=["a caller's session", "one of ours"])
+async def test_a_kept_connection_that_is_reset_says_nothing(serve: Serve, callers: bool) -> None:
+    """
+    D4: nobody uses it, so nobody is to hear of it; also not that nobody asked.
+    """
+    complaints: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
+    transports: list[Any] = []
+    read = asyncio.Event()  # the headers were
+
+    async def script(request: web.Request) -> web.StreamResponse:
+        transports.append(request.transport)
+        response = await begin(request)
+        await read.wait()
+        await response.write(b"".join(GOOD))
+        await response.write_eof()
+        return response
+
+    server = await serve(script)
+    session = aiohttp.ClientSession() if callers else new_session(HttpSettings())
+    async with session:
+        for _ in range(3):
+            read.clear()
+            call = model_at(server, session, retry=None).open("Hi")
+            watcher = Watcher().watch(call.events)
+            while call.timings.headers is None:
+                await asyncio.sleep(0.001)
+            read.set()
+            await watcher.end()
+            await settled()
+            transports[-1].get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            transports[-1].abort()
+            await idle(session)
+            assert call.verdict is Verdict.COMPLETE
+    gc.collect()
+    assert complaints == []
+
+
+async def idle(session: aiohttp.ClientSession) -> None:
+    """
+    Wait until its connections are gone.
+    """
+    connector: Any = session.connector
+    async with asyncio.timeout(5):
+        while any(protocol.is_connected() for kept in connector._conns.values() for protocol, _ in kept):
+            await asyncio.sleep(0.001)
 
 
 async def test_broken_chunks_do_not_hang_in_a_callers_session(serve: Serve) -> None:
