@@ -54,6 +54,10 @@ class Head:
         return next((value for name, value in self.headers.items() if name.lower() == "content-type"), None)
 
 
+# In place of a body.
+NOTHING: Stage[bytes, ChatEvent] = Stage()
+
+
 def new_response_id() -> str:
     """
     A local id: unique, with a prefix no provider uses.
@@ -89,6 +93,7 @@ class Envelope(Stage[bytes, ChatEvent]):
     def __init__(self, open_body: Callable[[], Stage[bytes, ChatEvent]], *, response_id: str | None = None, provenance: bool = False) -> None:
         self._open_body = open_body
         self._body: Stage[bytes, ChatEvent] | None = None
+        self._former: Stage[bytes, ChatEvent] = NOTHING
         self._normalizer = Normalizer()
         self._aggregator = Aggregator()
         self._tail: Chain[ChatEvent, ChatEvent] = Chain(self._normalizer, self._aggregator)
@@ -159,9 +164,8 @@ class Envelope(Stage[bytes, ChatEvent]):
             raise StreamDone
 
     def drop(self) -> None:
-        if self._body is not None:
-            self._body.drop()
-        self._tail.drop()
+        for stage in (self._former, self._body or NOTHING, self._tail):
+            stage.drop()
         self._body = self._emit = self.forgive = self.gate = None
         self._push = self._enter = self._out = _closed
         self._open_body = _no_body
@@ -175,6 +179,8 @@ class Envelope(Stage[bytes, ChatEvent]):
 
     def _opened(self) -> Stage[bytes, ChatEvent]:
         self.whole = False
+        # Not when it was left: it was at work.
+        self._former.drop()
         self._body = self._open_body()
         return self._body
 
@@ -197,7 +203,7 @@ class Envelope(Stage[bytes, ChatEvent]):
         """
         Leave the body at hand, which is `whole` or has failed: raises NextBody, through whatever stage calls this.
         """
-        self._body, self.whole = None, whole
+        self._former, self._body, self.whole = self._body or NOTHING, None, whole
         raise NextBody
 
     def _to(self, emit: Emit[ChatEvent]) -> Emit[ChatEvent]:

@@ -153,6 +153,8 @@ class ChatModel:
             await ended
         finally:
             subscription.dispose()
+            # A failure holds this frame, which must not hold it.
+            del ended
         if call.verdict is None:
             raise IncompleteStreamError("the stream completed without a terminal event")
         return call.response
