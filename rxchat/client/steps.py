@@ -225,13 +225,25 @@ class StepLoop:
         async def guarded(go: Callable[[], None]) -> None:
             try:
                 await work(go)
-            except Exception as error:
+            except BaseException as error:
+                if _from_outside(error):
+                    raise
                 self._run.fail(_failure(error))
+                if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                    raise
 
         return Sequel(lambda clock, go: _in_background(guarded(go)))
 
 
-def _failure(error: Exception) -> RxchatError:
+def _from_outside(error: BaseException) -> bool:
+    """
+    Whether somebody ends this task, rather than that a function of the caller raised this in it.
+    """
+    task = asyncio.current_task()
+    return isinstance(error, GeneratorExit) or (isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling() > 0))
+
+
+def _failure(error: BaseException) -> RxchatError:
     """
     The failure a response ends with: what names no verdict becomes a ToolError. Of what a function of the caller raised, its class alone: it may hold anything.
     """

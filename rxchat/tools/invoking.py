@@ -42,14 +42,17 @@ async def invoke(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
     """
     The function's result: an async one is awaited, another runs in a thread of its own, with the context variables of here.
 
-    CancelledError instead of calling it where it is `unwanted`.
+    CancelledError instead of calling it where it is `unwanted`; RuntimeError for what is no Exception: it would end the loop, or the task without a word.
     """
     if unwanted.get()():
         raise asyncio.CancelledError
-    if _is_async(function):
-        return await function(*args, **kwargs)
-    result = await _in_thread(partial(function, *args, **kwargs))
-    return await result if inspect.isawaitable(result) else result
+    try:
+        result = function(*args, **kwargs) if _is_async(function) else await _in_thread(partial(function, *args, **kwargs))
+        return await result if inspect.isawaitable(result) else result
+    except (Exception, asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        raise RuntimeError(repr(error)) from error
 
 
 def _is_async(function: Any) -> bool:

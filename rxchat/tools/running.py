@@ -8,6 +8,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from typing import Any, Literal
 
 import attrs
@@ -41,7 +42,10 @@ def explain_error(error: BaseException) -> str:
     """
     if isinstance(error, ToolError):
         return error.message
-    first = next(iter(str(error).strip().splitlines()), "")
+    try:
+        first = next(iter(str(error).strip().splitlines()), "")
+    except Exception:  # its class has a broken __str__
+        first = ""
     hidden = _SHAPED_SECRET.sub(MASK, _NAMED_SECRET.sub(rf"\1{MASK}", first))[:_LONGEST]
     return f"{type(error).__name__}: {hidden}" if hidden else type(error).__name__
 
@@ -80,7 +84,7 @@ async def run_call(
     if refusal is not None:
         return refused(call, refusal, policy)
     request = ToolRequest(call, tool, _given(tool, call), context or ToolContext(call))
-    arguments = _structured(tool, request.arguments)
+    arguments = _structured(tool, _given(tool, call))
     if isinstance(arguments, Refusal):
         return refused(call, arguments, policy)
     refusal = await _denial(request, policy)
@@ -101,8 +105,11 @@ def refused(call: ToolCall, refusal: Refusal, policy: ToolPolicy = DEFAULT) -> T
 
 
 def _given(tool: Tool[..., Any], call: ToolCall) -> Mapping[str, Any]:
+    """
+    The arguments by name, a copy: what a tool or a hook changes in them is neither part of the answer nor sent to the provider.
+    """
     if not tool.free_form:
-        return call.arguments or {}
+        return deepcopy(dict(call.arguments or {}))
     return dict.fromkeys(tool.hints or ("text",), call.arguments_text)
 
 

@@ -429,6 +429,29 @@ async def test_a_function_of_the_caller_that_fails(name: str) -> None:
     assert isinstance(hand.watcher.error and hand.watcher.error.__cause__, ZeroDivisionError)
 
 
+class Odd(BaseException):
+    """
+    What no `except Exception` catches.
+    """
+
+
+@pytest.mark.parametrize("raised", [Odd, asyncio.CancelledError])
+@pytest.mark.parametrize("where", ["stop_when", "tools"])
+async def test_what_is_no_exception_fails_the_answer_too(where: str, raised: type[BaseException]) -> None:
+    """
+    Something a function of the caller waited for was cancelled, say: the answer ends, where nobody has left it.
+    """
+
+    def fail(_: object) -> bool:
+        raise raised
+
+    hand = stepping([Weather().tool], rules={"stop_when": fail}).begin() if where == "stop_when" else stepping(fail).begin()
+    if where == "stop_when":
+        hand.body.headers().push(called("Rome"))
+    assert ended(await over(hand)) == ([], Verdict.TOOL, ToolError, 1)
+    assert isinstance(hand.watcher.error and hand.watcher.error.__cause__, raised)
+
+
 # --- tools of each step ---------------------------------------------------------------------------------------------------------------------------
 
 

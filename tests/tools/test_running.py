@@ -245,6 +245,61 @@ async def test_a_raising_tool(error: BaseException, words: str) -> None:
     assert caught.value.__cause__ is not None
 
 
+class Odd(BaseException):
+    """
+    What no `except Exception` catches.
+    """
+
+
+class Wordless(Exception):
+    """
+    One that cannot be told.
+    """
+
+    def __str__(self) -> str:
+        raise ValueError
+
+
+@pytest.mark.parametrize(
+    ("error", "words"), [(Odd(1), "RuntimeError: Odd(1)"), (SystemExit(3), "RuntimeError: SystemExit(3)"), (Wordless(), "Wordless")], ids=repr
+)
+async def test_whatever_an_async_tool_or_a_hook_raises(error: BaseException, words: str) -> None:
+    """
+    It ends neither the event loop nor the answer, and allows nothing.
+    """
+
+    @tool
+    async def bad() -> str:
+        raise error
+
+    async def deny(request: ToolRequest) -> bool:
+        raise error
+
+    outcome = await run_call(bad, a_call("bad"))
+    assert (ToolFailure.RAISED, f"error: bad failed: {words}") == (outcome.failure, outcome.result)
+    outcome = await run_call(raising(Ran()), a_call("bad"), policy=ToolPolicy(authorize=deny))
+    assert ToolFailure.UNAUTHORIZED is outcome.failure
+
+
+async def test_arguments_are_the_tools_own() -> None:
+    """
+    What a tool or a hook changes in them changes neither the call, which goes back to the provider, nor what the other is given.
+    """
+
+    @tool
+    async def change(places: Any) -> int:
+        places.append("Oslo")
+        return len(places)
+
+    def look(request: ToolRequest) -> bool:
+        request.arguments["places"].append("Bonn")
+        return True
+
+    call = a_call("change", places=["Rome"])
+    outcome = await run_call(change, call, policy=ToolPolicy(authorize=look))
+    assert (2, {"places": ["Rome"]}) == (outcome.result, call.arguments)
+
+
 async def test_policy_words_the_failure() -> None:
     """
     The host may tell less, or more.
