@@ -259,6 +259,8 @@ class _Buffer(Generic[T]):
             # Nothing more comes, whoever takes what waits: a source that stands behind its last item may leave.
             self._release()
             self._wake()
+            # It is over by itself; but who is held by its source, and holds it, waits for the garbage collector.
+            self._upstream.dispose()
 
     def _fail(self, limit: int) -> None:
         self._upstream.dispose()

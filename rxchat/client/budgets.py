@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias
 
 from reactivex import abc
-from reactivex.disposable import Disposable, SerialDisposable
+from reactivex.disposable import Disposable
 
 from rxchat.client.clock import Clock
 from rxchat.client.settings import HttpSettings
@@ -30,6 +32,10 @@ log = logging.getLogger("rxchat")
 
 # What schedulers can tell apart; less than that is over.
 TICK = 1e-6
+# In place of a timer that was never set.
+NO_TIMER = Disposable()
+
+OutOfTime: TypeAlias = type[ConnectTimeout | FirstEventTimeout | ReadTimeout | TotalTimeout]
 
 
 class Deadline:
@@ -47,7 +53,7 @@ class Deadline:
         self._held_at: float | None = None
         self._running = False
         self._waiting = False
-        self._timer: abc.DisposableBase = Disposable()
+        self._timer: abc.DisposableBase = NO_TIMER
 
     def start(self) -> None:
         """
@@ -117,6 +123,11 @@ class Deadline:
             self._due()
 
 
+def _run_out(fail: Callable[[RxchatError], None], error: OutOfTime, words: str, seconds: float | None) -> None:
+    assert seconds is not None
+    fail(error(f"{words} {seconds:g} s", seconds))
+
+
 def _nobody(*_: object) -> None:
     """
     There is nobody to tell.
@@ -137,11 +148,11 @@ class Budgets:
         self.fresh = False
         self._headers = False
         self.stalled = False
-        self._watching = SerialDisposable()
+        self._watching: abc.DisposableBase = NO_TIMER
         first = "content" if settings.first_event == "content" else "event"
 
-        def budget(seconds: float | None, error: type[ConnectTimeout | FirstEventTimeout | ReadTimeout | TotalTimeout], words: str) -> Deadline:
-            return Deadline(clock, seconds, lambda: fail(error(f"{words} {seconds:g} s", seconds)))
+        def budget(seconds: float | None, error: OutOfTime, words: str) -> Deadline:
+            return Deadline(clock, seconds, partial(_run_out, fail, error, words, seconds))
 
         self._connect = budget(settings.connect_timeout, ConnectTimeout, "no connection within")
         self._first = budget(settings.first_event_timeout, FirstEventTimeout, f"no {first} within")
@@ -162,7 +173,7 @@ class Budgets:
         """
         self._total.start()
         if self._valve is not None:
-            self._watching.disposable = self._valve.watch(self._held, self._opened)
+            self._watching = self._valve.watch(self._held, self._opened)
 
     def asked(self) -> None:
         """
@@ -223,7 +234,7 @@ class Budgets:
         for deadline in (self._connect, self._first, self._read, self._total, self._stall):
             deadline.end()
         self._watching.dispose()
-        self._fail = _nobody
+        self._watching, self._fail = NO_TIMER, _nobody
 
     def _held(self) -> None:
         self._watch.hold()

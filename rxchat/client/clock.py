@@ -24,6 +24,20 @@ __all__ = ["Clock", "clock_of", "in_loop"]
 BLOCKING = (ImmediateScheduler, TrampolineScheduler)
 
 
+class Timer(abc.DisposableBase):
+    """
+    A timer of the loop. RxPY's Disposable would be three objects more, and a call has some timers.
+    """
+
+    __slots__ = ("_handle",)
+
+    def __init__(self, handle: asyncio.TimerHandle) -> None:
+        self._handle = handle
+
+    def dispose(self) -> None:
+        self._handle.cancel()
+
+
 class Clock:
     """
     The loop's monotonic time. `now` is in seconds from no known moment; what `later` calls, it calls in the loop's thread.
@@ -37,7 +51,7 @@ class Clock:
         """
         Call once, no sooner than that; also for 0 seconds never at once.
         """
-        return Disposable(self._loop.call_later(seconds, action).cancel)
+        return Timer(self._loop.call_later(seconds, action))
 
     def soon(self, action: Callable[[], None]) -> None:
         """

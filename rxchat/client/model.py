@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import aiohttp
@@ -139,15 +140,7 @@ class ChatModel:
         """
         call = self.open(prompt, tools=tools, **request)
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def settle(error: Exception | None = None) -> None:
-            if ended.done():
-                return
-            if error is None:
-                ended.set_result(None)
-            else:
-                ended.set_exception(error)
-
+        settle = partial(_settle, [ended])
         subscription = call.events.subscribe(on_error=settle, on_completed=settle)
         try:
             await ended
@@ -242,6 +235,17 @@ class ChatModel:
             return Exchange(None, envelope, secrets, StepLoop(rules, messages, ask, envelope))
         loop = StepLoop(rules, messages, ask, envelope) if rules.fixed.runnable else None
         return Exchange(ask(messages, rules.fixed, True), envelope, secrets, loop)
+
+
+def _settle(waiting: list[asyncio.Future[None]], error: Exception | None = None) -> None:
+    # Taken out: a failure holds the subscriber, by the frames it passed.
+    ended = waiting.pop()
+    if ended.done():
+        return
+    if error is None:
+        ended.set_result(None)
+    else:
+        ended.set_exception(error)
 
 
 # max_steps, stop_when, authorize, tool_policy, as they were said.
