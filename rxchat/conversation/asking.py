@@ -21,6 +21,7 @@ from rxchat.operators import give_back, tell
 from rxchat.pipeline import new_response_id
 from rxchat.prompt import Message
 from rxchat.response import ChatResponse
+from rxchat.stores import Turn
 
 __all__ = ["Asking", "Steps"]
 
@@ -36,7 +37,7 @@ class Steps:
 
     open: Callable[[Ticket], Awaitable[None]]
     ask: Callable[[tuple[Message, ...]], Observable[ChatEvent]]
-    settle: Callable[[Ticket, ChatResponse], Callable[[], Awaitable[object]] | None]
+    settle: Callable[[Ticket, ChatResponse], Callable[[], Awaitable[Turn]] | None]
     shown: Predicate
 
 
@@ -125,25 +126,32 @@ class Asking:
 
     def _answered(self, end: ResponseEnd) -> None:
         """
-        Hold the end back until it is known whether the turn is history.
+        Hold the end back until it is known whether the turn is history. A policy that raises ends the turn by its own error.
         """
         self._held = True
-        commit = None if self._ticket.turn else self._steps.settle(self._ticket, end.response)
+        try:
+            commit = None if self._ticket.turn else self._steps.settle(self._ticket, end.response)
+        except Exception as error:
+            self._failed(error)
+            return
         if commit is None:
             self._finish(end)
         else:
             self._save = running_loop().create_task(self._saving(end, commit), name="rxchat commit")
 
-    async def _saving(self, end: ResponseEnd, commit: Callable[[], Awaitable[object]]) -> None:
+    async def _saving(self, end: ResponseEnd, commit: Callable[[], Awaitable[Turn]]) -> None:
+        """
+        The end tells what is stored: where somebody else was faster with the same request id, that answer.
+        """
         try:
-            await commit()
+            turn = await commit()
         except StoreError as error:
             answer = attrs.evolve(end.response, verdict=error.verdict)
             error.response = answer
             self._push(ErrorEvent(error, answer, answer.usage))
             self._failed(error)
         else:
-            self._finish(end)
+            self._finish(end if turn.response is end.response else attrs.evolve(end, response=turn.response))
 
     def _finish(self, end: ResponseEnd) -> None:
         self._push(end)

@@ -20,6 +20,7 @@ about turns.
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +32,10 @@ from rxchat.errors import ConfigurationError, RxchatError, StoreError
 from rxchat.stores.turns import Turn, dump_turn, load_turn
 
 __all__ = ["Commit", "History", "HistoryStore", "SupersededError"]
+
+
+# So many records are read before others on the event loop have their turn: some 10 ms.
+_AT_ONCE = 32
 
 
 class SupersededError(StoreError):
@@ -93,7 +98,12 @@ class HistoryStore(ABC):
         """
         with self._telling(f"load {checked_word('name', name)!r}"):
             epoch, records = await self._load(name)
-            return History(epoch, tuple(load_turn(record) for record in records))
+            turns: list[Turn] = []
+            for record in records:
+                turns.append(load_turn(record))
+                if not len(turns) % _AT_ONCE:
+                    await asyncio.sleep(0)
+            return History(epoch, tuple(turns))
 
     async def commit(self, name: str, turn: Turn, *, epoch: int, keep: int | None = None) -> Commit:
         """
@@ -226,13 +236,13 @@ class HistoryStore(ABC):
         """
 
 
-def checked_count(keep: int | None) -> int | None:
+def checked_count(keep: Any) -> int | None:
     """
-    A number of turns to keep, itself; ConfigurationError for a negative one.
+    A number of turns to keep, itself; ConfigurationError for a negative one, and for what is no number.
     """
-    if keep is not None and keep < 0:
-        raise ConfigurationError(f"a conversation cannot keep {keep} turns")
-    return keep
+    if keep is None or (isinstance(keep, int) and not isinstance(keep, bool) and keep >= 0):
+        return keep
+    raise ConfigurationError(f"a conversation cannot keep {keep!r} turns")
 
 
 def checked_word(what: str, word: Any) -> str:

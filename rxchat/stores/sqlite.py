@@ -62,6 +62,7 @@ class SqliteStore(HistoryStore):
         self._synchronous = synchronous
         self._busy_timeout = busy_timeout
         self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
         self._thread: ThreadPoolExecutor | None = None
 
     @property
@@ -100,6 +101,12 @@ class SqliteStore(HistoryStore):
                 self._close()
 
     def _opened(self) -> sqlite3.Connection:
+        """
+        The open file; StoreError, and it is opened anew the next time, if it is not at its path any more: what is written to it then, nobody finds again.
+        """
+        if self._connection is not None and self._file != _identity(self._path):
+            self._close()
+            raise StoreError(f"{self._path}: the file was deleted, moved or replaced while it was open; nothing was read or written")
         if self._connection is None:
             connection = sqlite3.connect(self._path, timeout=self._busy_timeout, isolation_level=None)
             try:
@@ -107,7 +114,7 @@ class SqliteStore(HistoryStore):
             except BaseException:
                 connection.close()
                 raise
-            self._connection = connection
+            self._connection, self._file = connection, _identity(self._path)
         return self._connection
 
     def _close(self) -> None:
@@ -233,6 +240,17 @@ class SqliteStore(HistoryStore):
                 return was
 
         return await self._run(work)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """
+    Which file is at a path; None if there is none (in memory there never is).
+    """
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 @contextmanager

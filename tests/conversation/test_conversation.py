@@ -180,6 +180,17 @@ async def test_a_policy_of_ones_own() -> None:
     assert (turn.response.text, turn.verdict) == ("Once upon a", Verdict.INCOMPLETE_FINISH)
 
 
+async def test_a_policy_that_raises() -> None:
+    """
+    Its error is the subscriber's, nothing is stored, and the conversation is free again.
+    """
+    conversation, before = await seeded()
+    conversation = Conversation(conversation.store, "talk", accept=lambda response: 1 / 0 > 0)
+    for _ in range(2):
+        watcher = await Watcher().watch(conversation.ask(Model([saying("Two.")]), "Second?")).end()
+        assert (type(watcher.error), await conversation.history(), conversation.preview) == (ZeroDivisionError, before, None)
+
+
 async def test_a_model_that_cannot_be_asked() -> None:
     """
     What its `stream` raises is a bare error, and the conversation is free again.
@@ -714,6 +725,21 @@ async def test_a_stored_request_is_not_asked_again() -> None:
     assert (model.asked, await conversation.history(), violations(watcher.items)) == ([], before, [])
     ticket = await conversation.begin("First?", request_id="a")
     assert (ticket.turn, await conversation.commit(ticket, answered("x"))) == (before.turns[0], before.turns[0])
+
+
+async def test_the_same_request_asked_twice_at_once() -> None:
+    """
+    Two objects, or two processes, ask one request id: it is stored once, and both ends tell the answer that is stored.
+    """
+    store, models = MemoryStore(), (Model(), Model())
+    watchers = [Watcher().watch(Conversation(store, "talk").ask(model, "First?", request_id="a")) for model in models]
+    await turns_of()
+    for model, word in zip(models, ("One.", "Uno."), strict=True):
+        model.asked[0].say(*saying(word), end=True)
+    for watcher in watchers:
+        await watcher.end()
+    (turn,) = (await store.load("talk")).turns
+    assert [turn.response] * 2 == [watcher.items[-1].response for watcher in watchers]
 
 
 # --- history --------------------------------------------------------------------------------------------------------------------------------------

@@ -206,6 +206,25 @@ async def test_a_full_disk_writes_nothing(tmp_path: Path) -> None:
         assert (await store.commit("talk", big, epoch=1)).fresh is True
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_a_file_that_is_not_there_any_more(tmp_path: Path, replaced: bool) -> None:
+    """
+    No commit is reported that went into a deleted file; what is at the path then is opened anew.
+    """
+    path, other = tmp_path / "history.db", tmp_path / "other.db"
+    await made(other, "x")
+    async with SqliteStore(path) as store:
+        await store.commit("talk", turn("a"), epoch=0)
+        for file in tmp_path.glob("history.db*"):
+            file.unlink()
+        if replaced:
+            other.rename(path)
+        with pytest.raises(StoreError, match="the file was deleted, moved or replaced while it was open"):
+            await store.commit("talk", turn("b"), epoch=1)
+        assert [item.request_id for item in (await store.load("talk")).turns] == ["x"] * replaced
+        await store.commit("talk", turn("c"), epoch=replaced)
+
+
 async def test_a_read_only_disk_writes_nothing(tmp_path: Path) -> None:
     """
     Reading goes on, changes are StoreErrors.
