@@ -100,7 +100,7 @@ class Call:
         """
         What is told of it, as it comes.
         """
-        return Observable(self._subscribe)
+        return Observable(self.begin)
 
     @property
     def verdict(self) -> Verdict | None:
@@ -185,8 +185,10 @@ class Call:
             if self._verdict is None:
                 self._verdict, self._response = verdict, response
 
-    def _subscribe(self, observer: abc.ObserverBase[ChatEvent], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
+    def begin(self, observer: abc.ObserverBase[ChatEvent], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
         """
+        The subscription, for an Observable of one's own; everybody else subscribes to `events`.
+
         Failures before there is a response are bare errors: no event, nothing was sent (contract E7, D8).
         """
         self._refuse_if_left()

@@ -111,7 +111,7 @@ class ChatModel:
         asked = self._asked(prompt, guarded(event_filter), tools, (max_steps, stop_when, authorize, tool_policy), request)
 
         def subscribe(observer: abc.ObserverBase[ChatEvent], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
-            return asked().events.subscribe(observer, scheduler=scheduler)
+            return asked().begin(observer, scheduler)
 
         return Observable(subscribe)
 
