@@ -6,6 +6,9 @@ Disposal cancels the task at whatever stage it is (also before the headers), whi
 
 What a chat protocol calls the end often comes a moment before the transfer's own (`data: [DONE]`, then the last chunk). Whoever leaves a body there, in a
 session that others share, leaves the task to wait for that, so that the connection serves again; the subscriber waits for nothing.
+
+Which kind of fault broke a transfer is told for aiohttp with its C extensions; without them (AIOHTTP_NO_EXTENSIONS=1) its parser says other things, and that is
+not supported.
 """
 
 from __future__ import annotations
