@@ -114,9 +114,11 @@ class Call:
         """
         The answer, as far as it has come; marked by its verdict once that is known.
         """
-        if self._response is not None:
-            return self._response
-        partial: ChatResponse = self._exchange.envelope.partial if self._exchange else ChatResponse()
+        # In this order: a call that ends in its loop's thread meanwhile lets go of the one behind setting the other.
+        exchange, known = self._exchange, self._response
+        if known is not None:
+            return known
+        partial: ChatResponse = exchange.envelope.partial if exchange else ChatResponse()
         return attrs.evolve(partial, verdict=self._verdict)
 
     @property
@@ -145,7 +147,8 @@ class Call:
         """
         Whether a consumer is holding the stream, for longer than `stall_timeout` by now (contract D3).
         """
-        return self._run is not None and self._run.budgets.stalled
+        run = self._run
+        return run is not None and run.budgets.stalled
 
     def abort(self, reason: str | None = None) -> None:
         """
@@ -168,8 +171,8 @@ class Call:
         End the request without a word: not one more event (contract E8).
         """
         self._settle(Verdict.CANCELLED)
-        if self._run is not None:
-            self._run.silence()
+        if (run := self._run) is not None:
+            run.silence()
         if self._loop is not None:
             in_loop(self._loop, self._leave)
 
@@ -229,8 +232,9 @@ class Call:
         The subscriber is gone: by its own will, or because it was told the end.
         """
         self._settle(Verdict.CANCELLED)
-        if self._loop is not None and self._run is not None:
-            in_loop(self._loop, self._run.dispose)
+        run = self._run
+        if self._loop is not None and run is not None:
+            in_loop(self._loop, run.dispose)
 
 
 class _Supervised(Stage[bytes, ChatEvent]):

@@ -323,7 +323,8 @@ async def close(session: aiohttp.ClientSession) -> None:
     Close a session, and see those go that only wait for its connections to be free.
     """
     await session.close()
-    if waiting := [task for task, theirs in _lingering.items() if theirs is session]:
+    # A copy: other threads have loops and requests of their own.
+    if waiting := [task for task, theirs in _lingering.copy().items() if theirs is session]:
         for task in waiting:
             task.cancel()
         await asyncio.wait(waiting)
