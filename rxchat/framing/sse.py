@@ -70,7 +70,7 @@ class SseFramer(TextFramer[SseFrame]):
         # In fewer bytes than this no limit can be passed.
         self._harmless = min(self._line_limit, self._event_limit)
         self._named = False  # whether the last usual event had a name
-        self._head, self._name = b"", ""  # that name, in bytes and as text
+        self._before_data, self._name = b"", ""  # that name and all up to the data, in bytes; and as text
         self._skip_lf = False
         self._line: bytes | bytearray = b""  # the unfinished one
         self._half = b""  # or: the event a read ended in, untouched, so that it goes the fast way when the rest of it is here
@@ -154,14 +154,18 @@ class SseFramer(TextFramer[SseFrame]):
             name, at = "message", begin + opening
             end = at + len(raw) + width
             if inner:
-                head, _, raw = raw.partition(inner)
+                known = self._before_data
+                if known and raw.startswith(known):
+                    # The name of the one before.
+                    name, raw = self._name, raw[len(known) :] or b"\n"
+                else:
+                    head, _, raw = raw.partition(inner)
+                    if not raw or _LF in head or (has_cr and _CR in head):
+                        raw = b"\n"
+                    elif head:
+                        self._before_data, self._name = head + inner, head.decode()
+                        name = self._name
                 at = end - width - len(raw)
-                if not raw or _LF in head or (has_cr and _CR in head):
-                    raw = b"\n"
-                elif head:
-                    if head != self._head:
-                        self._head, self._name = head, head.decode()
-                    name = self._name
             if clean and _LF not in raw and not (has_cr and _CR in raw):
                 # The blank line's CR is the end already.
                 emit(SseEvent(raw, name, last_id, retry, base + begin, base + end - has_cr, base + at))
