@@ -15,6 +15,7 @@ from rxchat import Call, text_only, to_async_iterable
 from rxchat.client import ChatModel, HttpSettings
 from rxchat.errors import RxchatError, Verdict
 from rxchat.events import TextDelta
+from rxchat.stage import Chain, Emit, Stage, StreamDone
 from tests.client.watching import Serve, settled
 from tests.loopback import DONE, GOOD, answer, delta, frame, hold
 
@@ -177,3 +178,40 @@ async def test_an_open_stream_is_small(serve: Serve) -> None:
             stream.dispose()
         assert await settled() == []
     assert each < MOST_OPEN, f"{each} objects of each stream"
+
+
+class Ending(Stage[int, int]):
+    """
+    Passes all items, or ends so at the third one.
+    """
+
+    def __init__(self, end: type[BaseException] | None = None) -> None:
+        self._end = end
+
+    def feed(self, item: int, emit: Emit[int]) -> None:
+        if item == 3 and self._end is not None:
+            raise self._end
+        emit(item)
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+@pytest.mark.parametrize("end", [StreamDone, LookupError])
+def test_a_chain_that_ended_is_no_garbage(at: int, end: type[BaseException], uncollected: Callable[[], int]) -> None:
+    """
+    Once it is told that nobody calls it again: neither itself nor what it raised.
+    """
+
+    def ended() -> list[int]:
+        out: list[int] = []
+        chain: Chain[int, int] = Chain(*[Ending(end if k == at else None) for k in range(3)], Chain(Ending(), Ending()))
+        try:
+            for item in range(5):
+                chain.feed(item, out.append)
+        except end:
+            chain.drop()
+        return out
+
+    ended()
+    uncollected()
+    found = [ended() for _ in range(CALLS)]
+    assert (found, uncollected()) == ([[0, 1, 2]] * CALLS, 0)
