@@ -11,6 +11,7 @@ The response never hears of a body that has a sequel: it is still the same one, 
 from __future__ import annotations
 
 import logging
+import math
 import random
 from collections.abc import Callable
 from functools import partial
@@ -40,12 +41,13 @@ OpenBody: TypeAlias = Callable[[Callable[[], None]], Observable[bytes]]
 @attrs.frozen
 class Ended:
     """
-    A body that is over: why, which attempt at its step it was (from 1), and whether it had begun a step of the response.
+    A body that is over: why, which attempt at its step it was (from 1), whether it had begun a step of the response, and the seconds left for all of it.
     """
 
     error: RxchatError
     attempt: int
     begun: bool
+    left: float = math.inf
 
 
 @attrs.frozen
@@ -88,7 +90,8 @@ class Retrying:
         if ended.begun or ended.attempt >= attempts or not error.retryable or isinstance(error, TotalTimeout):
             return None
         seconds = wait_before(ended.attempt + 1, error.retry_after, self.retry, self.dice)
-        if seconds is None:
+        if seconds is None or seconds >= ended.left:
+            # A failure that is known says more than a budget that runs out in the wait.
             return None
         # Its class and status alone: what a provider says may hold anything.
         why = f"{error.verdict} {error.status or ''}".rstrip()
@@ -224,7 +227,7 @@ class Run(Lifted):
         """
         if self._plan is None or self._final:
             return False
-        self.sequel = self._plan.after(Ended(error, self.budgets.attempt - self._former, self._begun))
+        self.sequel = self._plan.after(Ended(error, self.budgets.attempt - self._former, self._begun, self.budgets.left))
         return self.sequel is not None
 
     def noted(self, event: ChatEvent) -> None:

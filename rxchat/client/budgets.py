@@ -13,6 +13,7 @@ fires, it looks at when something was last heard, and waits for the rest.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
@@ -103,6 +104,13 @@ class Deadline:
         if self._running and not self._waiting:
             self._look()
 
+    @property
+    def left(self) -> float:
+        """
+        The seconds until it is due.
+        """
+        return math.inf if self._seconds is None else self._since + self._seconds - self._clock.now()
+
     def _wait(self, seconds: float) -> None:
         self._timer.dispose()
         self._waiting = True
@@ -114,8 +122,7 @@ class Deadline:
             self._look()
 
     def _look(self) -> None:
-        assert self._seconds is not None
-        left = self._since + self._seconds - self._clock.now()
+        left = self.left
         if left > TICK:
             self._wait(left)
         else:
@@ -166,6 +173,13 @@ class Budgets:
         The number of the attempt at hand, from 1.
         """
         return self._watch.attempts
+
+    @property
+    def left(self) -> float:
+        """
+        The seconds left for all of it.
+        """
+        return self._total.left
 
     def begin(self) -> None:
         """

@@ -194,9 +194,9 @@ class Call:
 
         Failures before there is a response are bare errors: no event, nothing was sent (contract E7, D8).
         """
-        self._refuse_if_left()
         if self._used:
             raise ConfigurationError("a call is one request and its events are subscribed to once: use share_events, or open another call")
+        self._refuse_if_left()
         self._used = True
         self._loop = running_loop()
         # Once more: who disposes of it in another thread from now on finds the loop.

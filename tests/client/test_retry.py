@@ -333,15 +333,17 @@ async def test_aborted_in_the_wait_it_ends_at_once() -> None:
     assert len(hand.wait(100).bodies) == 1
 
 
-async def test_the_total_budget_ends_the_wait() -> None:
+@pytest.mark.parametrize("total, attempts", [(3, 1), (4.9, 1), (5.1, 2)])
+async def test_a_wait_that_outlasts_the_total_budget_is_not_waited(total: float, attempts: int) -> None:
     """
-    D2: it counts the waits, and is never a reason to send again.
+    D2: the budget counts the waits; what is known by then says more than that it ran out.
     """
-    hand = Hand.of(retry=Retry(first_wait=5, longest_wait=5, jitter=0), total_timeout=3).begin()
+    hand = Hand.of(retry=Retry(first_wait=5, longest_wait=5, jitter=0), total_timeout=total).begin()
     hand.body.refuse(503, REFUSAL)
-    hand.wait(3)
-    assert (hand.types, type(hand.watcher.error), hand.call.attempts) == (["RESPONSE_START", "ERROR"], TotalTimeout, 1)
-    assert len(hand.wait(100).bodies) == 1
+    assert (hand.watcher.over.is_set(), len(hand.wait(5).bodies)) == (attempts == 1, attempts)
+    hand.wait(100)
+    kind = HTTPStatusError if attempts == 1 else TotalTimeout
+    assert (hand.types, type(hand.watcher.error), hand.call.attempts) == (["RESPONSE_START", "ERROR"], kind, attempts)
 
 
 async def test_the_total_budget_in_a_refused_body_is_final() -> None:
