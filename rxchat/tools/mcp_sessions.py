@@ -19,6 +19,7 @@ from rxchat.tools.answers import ToolAnswer
 from rxchat.tools.declared import Tool
 from rxchat.tools.invoking import stop
 from rxchat.tools.permission import Authorize
+from rxchat.tools.running import explain_error
 
 __all__ = ["mcp_tools"]
 
@@ -43,15 +44,16 @@ async def mcp_tools(
 
     `server` is a command (a list, or one line), an http(s) URL, or whatever `mcp.Client` takes; a client or session that is open already is used and left
     open. `prefix` goes before each tool's name, of which characters that providers refuse become `_`. `env` and `cwd` are for a command, `headers` for a URL;
-    `timeout` bounds a run, `connect_timeout` the start, both in seconds. ConfigurationError without the extra `mcp`, ConnectError if there is no session.
+    `timeout` bounds a run, `connect_timeout` the start and the listing of the tools, each; in seconds. ConfigurationError without the extra `mcp`,
+    ConnectError if there is no session.
     """
     if hasattr(server, "call_tool") and hasattr(server, "list_tools") and not hasattr(server, "streamable_http_app"):
-        yield await _tools_of(server, prefix, timeout, authorize)
+        yield await _listed(server, prefix, timeout, authorize, connect_timeout)
         return
     holder = _Holder(_client(server, env, cwd, headers))
     try:
         client = await holder.start(connect_timeout)
-        yield await _tools_of(client, prefix, timeout, authorize)
+        yield await _listed(client, prefix, timeout, authorize, connect_timeout)
     finally:
         await holder.aclose()
 
@@ -98,9 +100,16 @@ def _words(error: BaseException | None) -> str:
     """
     The first thing that went wrong, in one line.
     """
+    if error is None:
+        return "it ended at once"
+    error = _first(error)
+    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+
+
+def _first(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}" if error is not None else "it ended at once"
+    return error
 
 
 def _client(server: Any, env: Mapping[str, str] | None, cwd: str | None, headers: Mapping[str, str] | None) -> Any:
@@ -129,6 +138,17 @@ async def _with_headers(url: str, headers: Mapping[str, str]) -> AsyncIterator[A
     http = httpx2.AsyncClient(headers=dict(headers), timeout=httpx2.Timeout(30, read=300))
     async with http, streamable_http_client(url, http_client=http) as streams:
         yield streams
+
+
+async def _listed(client: Any, prefix: str, timeout: float | None, authorize: Authorize | None, seconds: float) -> tuple[Tool[..., Any], ...]:
+    """
+    The server's tools; ConnectError for one that does not name them in time, or goes on for ever.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            return await _tools_of(client, prefix, timeout, authorize)
+    except TimeoutError:
+        raise ConnectError(f"the MCP server did not list its tools within {seconds:g} s") from None
 
 
 async def _tools_of(client: Any, prefix: str, timeout: float | None, authorize: Authorize | None) -> tuple[Tool[..., Any], ...]:
@@ -170,7 +190,7 @@ def _remote(client: Any, name: str) -> Callable[..., Any]:
         try:
             result = await client.call_tool(name, arguments)
         except Exception as error:
-            raise ToolError(f"the MCP server failed: {_words(error)}") from error
+            raise ToolError(f"the MCP server failed: {explain_error(_first(error))}") from error
         return _answer(result)
 
     return call

@@ -247,6 +247,38 @@ async def test_pages() -> None:
             pass
 
 
+class Endless(Session):
+    """
+    One whose pages never end, and whose calls fail with too many words.
+    """
+
+    async def list_tools(self, cursor: str | None = None) -> Page:
+        await asyncio.sleep(0)
+        return Page((), "again")
+
+    async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
+        raise ExceptionGroup("several", [OSError("no, with api_key=abc123")])
+
+
+async def test_a_listing_without_end() -> None:
+    """
+    It is given up after the time to connect.
+    """
+    with pytest.raises(ConnectError, match=r"did not list its tools within 0\.05 s"):
+        async with mcp_tools(Endless(), connect_timeout=0.05):
+            pass
+
+
+async def test_what_a_server_fails_with_keeps_its_secrets() -> None:
+    """
+    Its words are masked as those of any other tool.
+    """
+    session = Session()
+    async with mcp_tools(session) as tools:
+        session.call_tool = Endless().call_tool  # type: ignore[method-assign]
+        assert (await ask(tools, "first")).result == "error: first failed: the MCP server failed: OSError: no, with api_key=[key]"
+
+
 TEXT = {"type": "text", "text": "a"}
 RESULTS: list[tuple[dict[str, Any], Any]] = [
     ({"content": []}, ""),
