@@ -34,6 +34,8 @@ _REFUSALS = "tests/test_refusals.py"
 _MODEL = "tests/client/test_model.py"
 _CHAT = "tests/cli/test_chat.py"
 _STEPS = "tests/client/test_steps.py"
+_RETRY = "tests/client/test_retry.py"
+_BUDGETS = "tests/client/test_budgets.py"
 
 MUTANTS: tuple[Mutant, ...] = (
     # --- bytes ----------------------------------------------------------------------------------------------------------------------------------
@@ -434,5 +436,55 @@ MUTANTS: tuple[Mutant, ...] = (
         "            task.cancel()\n",
         "            pass\n",
         (f"{_STEPS}::test_disposed_while_a_tool_runs", f"{_STEPS}::test_aborted_while_a_tool_runs"),
+    ),
+    # --- the client -----------------------------------------------------------------------------------------------------------------------------
+    Mutant(
+        "what was shown is asked again",
+        "client/attempts.py",
+        "if ended.begun or ended.attempt >= attempts",
+        "if ended.attempt >= attempts",
+        (f"{_RETRY}::test_behind_text_it_is_never_sent_again",),
+    ),
+    Mutant(
+        "Retry-After is taken for a proposal",
+        "client/attempts.py",
+        "return max(own, asked or 0.0)",
+        "return min(own, asked or own)",
+        (f"{_RETRY}::test_the_wait", f"{_RETRY}::test_retry_after_is_never_shortened"),
+    ),
+    Mutant(
+        "a consumer that holds the stream lets the provider time out",
+        "client/budgets.py",
+        "        self._read.hold()\n",
+        "",
+        (f"{_BUDGETS}::test_silence_does_not_count_while_it_is_held",),
+    ),
+    Mutant(
+        "a heartbeat is content",
+        "client/attempts.py",
+        "content = event.group in CONTENT and",
+        "content = event.group is not None or",
+        (f"{_BUDGETS}::test_a_heartbeat_is_an_event_of_any_kind_but_no_content",),
+    ),
+    Mutant(
+        "a body cut inside its compression is whole",
+        "client/reading.py",
+        "elif decoder.whole:",
+        "elif True:",
+        ("tests/client/test_compression.py::test_cut_inside_the_compression_is_no_end",),
+    ),
+    Mutant(
+        "a redirect is followed with the key",
+        "client/http_body.py",
+        '"allow_redirects": False',
+        '"allow_redirects": True',
+        ("tests/client/test_http_body.py::test_a_redirect_is_not_followed",),
+    ),
+    Mutant(
+        "a template lets control characters pass",
+        "templates.py",
+        r"""TEXT = rb'"([^"\\\x00-\x1f]*+""",
+        r"""TEXT = rb'"([^"\\]*+""",
+        ("tests/test_templates.py::test_what_a_template_reads",),
     ),
 )
