@@ -46,6 +46,7 @@ async def invoke(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
     """
     if unwanted.get()():
         raise asyncio.CancelledError
+    unwanted.set(bool)  # what a tool begins, and leaves behind it, is its own affair
     try:
         result = function(*args, **kwargs) if _is_async(function) else await _in_thread(partial(function, *args, **kwargs))
         return await result if inspect.isawaitable(result) else result

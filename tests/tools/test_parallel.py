@@ -20,7 +20,7 @@ from rxchat.errors import ToolError
 from rxchat.events import ErrorEvent, ResponseEnd
 from rxchat.prompt import ToolSpec
 from rxchat.response import ChatResponse, FinishReason, ToolCall
-from rxchat.tools import ToolFailure, ToolOutcome, ToolPolicy, ToolSet, invoking, run_calls, tool
+from rxchat.tools import ToolFailure, ToolOutcome, ToolPolicy, ToolSet, invoking, run_call, run_calls, tool
 from rxchat.toolschema import ToolContext
 from tests.tools.calling import a_call, cut_off
 
@@ -331,3 +331,27 @@ def test_arguments_arrive_as_they_were_sent(data: st.DataObject) -> None:
     (answer, *_) = answers(body(json.dumps({"city": city, "nights": nights}, ensure_ascii=data.draw(st.booleans())), 5, "tool_calls"))
     (outcome,) = asyncio.run(run_calls(answer.tool_calls, ToolSet.of([book]), finish=answer.finish_reason))
     assert (outcome.result, BOOKED) == ("booked", [(city, nights)])
+
+
+async def test_what_a_tool_leaves_behind_may_run_calls_of_its_own() -> None:
+    """
+    A task that a tool began runs on behind the end of the step, and is not taken for one of its tools.
+    """
+    over, jobs = asyncio.Event(), list[asyncio.Task[ToolOutcome]]()
+
+    @tool
+    def look() -> str:
+        return "found"
+
+    async def job() -> ToolOutcome:
+        await over.wait()
+        return await run_call(look, a_call("look"))
+
+    @tool
+    async def begin() -> str:
+        jobs.append(asyncio.create_task(job()))
+        return "begun"
+
+    await run_calls([a_call("begin")], ToolSet.of([begin]))
+    over.set()
+    assert (await jobs[0]).result == "found"
