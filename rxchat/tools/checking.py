@@ -4,7 +4,7 @@ What keeps a call from being run (contract T2, P3, P10), each said so that the m
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import attrs
 from jsonschema.exceptions import ValidationError, best_match
@@ -15,11 +15,14 @@ from rxchat.response import FinishReason, ToolCall
 from rxchat.tools.declared import Tool
 from rxchat.tools.outcomes import ToolFailure
 
-__all__ = ["Refusal", "at", "refusal_of"]
+__all__ = ["Refusal", "at", "costly", "misfit", "refusal_of"]
 
 # The model wrote what is wrong and need not read all of it again.
 _LONGEST = 300
 _MOST = 5
+
+# Characters of arguments that a schema of our own reads in no time; some keywords take the square of it.
+_SHORT = 1024
 
 
 @attrs.frozen
@@ -35,13 +38,13 @@ class Refusal:
 
 def refusal_of(tool: Tool[..., object], call: ToolCall, finish: FinishReason) -> Refusal | None:
     """
-    The first thing that stands against running this call, None if nothing does.
+    The first thing that stands against running this call, None if nothing does; the schema is asked by `misfit`.
     """
     for check in (_run_there, _not_whole, _not_finished, _wrong_kind):
         refusal = check(tool, call, finish)
         if refusal is not None:
             return refusal
-    return None if tool.free_form else _not_json(call) or _not_valid(tool, call)
+    return None if tool.free_form else _not_json(call)
 
 
 def _run_there(tool: Tool[..., object], call: ToolCall, finish: FinishReason) -> Refusal | None:
@@ -85,7 +88,20 @@ def _not_json(call: ToolCall) -> Refusal | None:
 _KINDS = {list: "array", str: "string", int: "number", float: "number", bool: "boolean", type(None): "null"}
 
 
-def _not_valid(tool: Tool[..., object], call: ToolCall) -> Refusal | None:
+def costly(tool: Tool[..., object], call: ToolCall) -> bool:
+    """
+    Whether `misfit` may take long: for long arguments, or by a schema that was not made of the tool's own annotations and holds another.
+    """
+    foreign = not tool.hints and any(isinstance(value, (Mapping, list)) and value for value in tool.spec.parameters.values())
+    return not tool.free_form and (foreign or len(call.arguments_text) > _SHORT)
+
+
+def misfit(tool: Tool[..., object], call: ToolCall) -> Refusal | None:
+    """
+    What the schema says against the arguments of a call that `refusal_of` has nothing against.
+    """
+    if tool.free_form:
+        return None
     try:
         faults = list(tool.validator.iter_errors(call.arguments))
     except Exception as error:  # a schema that refers to nowhere or to itself, a pattern that is none

@@ -17,7 +17,7 @@ from rxchat.errors import ToolError
 from rxchat.outgoing.addresses import MASK
 from rxchat.response import FinishReason, ToolCall
 from rxchat.tools.answers import ToolAnswer, UnsendableResult, as_result
-from rxchat.tools.checking import Refusal, at, refusal_of
+from rxchat.tools.checking import Refusal, at, costly, misfit, refusal_of
 from rxchat.tools.declared import Tool
 from rxchat.tools.invoking import ToolCancelled, ToolTimeout, bounded, invoke
 from rxchat.tools.outcomes import ToolFailure, ToolOutcome
@@ -80,7 +80,7 @@ async def run_call(
 
     ToolError only by policy. Cancelling this cancels the tool; one that does not stop is left behind after a grace period, a sync one runs on in its thread.
     """
-    refusal = refusal_of(tool, call, finish)
+    refusal = refusal_of(tool, call, finish) or await _misfit(tool, call, policy)
     if refusal is not None:
         return refused(call, refusal, policy)
     request = ToolRequest(call, tool, _given(tool, call), context or ToolContext(call))
@@ -102,6 +102,21 @@ def refused(call: ToolCall, refusal: Refusal, policy: ToolPolicy = DEFAULT) -> T
     """
     outcome = ToolOutcome(call, f"error: {refusal.text}", refusal.failure, refusal.error)
     return outcome.raise_for_failure() if policy.on_error == "raise" else outcome
+
+
+async def _misfit(tool: Tool[..., Any], call: ToolCall, policy: ToolPolicy) -> Refusal | None:
+    """
+    What the schema says against the arguments. Where that may take long, a thread finds it out, within the time the tool has for its run.
+    """
+    if not costly(tool, call):
+        return misfit(tool, call)
+    limit = tool.timeout or policy.timeout
+    try:
+        return await bounded(invoke(misfit, tool, call), limit)
+    except Exception as error:  # the time is over, or there is no thread to be had
+        within = f" within {limit:g} s" if isinstance(error, ToolTimeout) else ""
+        text = f"the arguments of {tool.name} could not be checked against its schema{within}, so it was not run"
+        return Refusal(ToolFailure.INVALID_ARGUMENTS, text, error)
 
 
 def _given(tool: Tool[..., Any], call: ToolCall) -> Mapping[str, Any]:

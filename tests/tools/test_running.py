@@ -139,6 +139,80 @@ async def test_long_faults_are_shortened() -> None:
     assert many.result.endswith("and 4 more")
 
 
+class Slow:
+    """
+    A schema that is read until somebody lets go.
+    """
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.threads: list[threading.Thread] = []
+
+    def iter_errors(self, _: Any) -> list[Any]:
+        self.threads.append(threading.current_thread())
+        self.done.wait(5 if self.threads[-1] is not threading.main_thread() else 0)
+        return []
+
+
+@tool
+def note(text: str) -> str:
+    """
+    Keep a text.
+    """
+    return "kept"
+
+
+@tool
+def now() -> str:
+    """
+    Tell the time.
+    """
+    return "12:00"
+
+
+def elsewhere(**_: Any) -> str:
+    """
+    What a schema from elsewhere describes.
+    """
+    return "done"
+
+
+NESTED = Tool(elsewhere, ToolSpec("nested", parameters={"properties": {"a": {"allOf": [{"$ref": "#/$defs/x"}]}}, "$defs": {"x": {}}}))
+FLAT = Tool(elsewhere, ToolSpec("flat", parameters={"type": "object", "properties": {}}))
+
+
+@pytest.mark.parametrize(
+    ("made", "arguments", "aside"),
+    [(NESTED, {"a": 1}, True), (note, {"text": "x" * 2000}, True), (note, {"text": "x"}, False), (FLAT, {}, False), (now, {}, False)],
+    ids=["foreign", "long", "own", "flat", "nothing to check"],
+)
+async def test_where_arguments_are_checked(made: Tool[..., Any], arguments: dict[str, Any], aside: bool) -> None:
+    """
+    T2: what may take long is checked beside the loop, and given up with the tool's time: a result says so, and the tool is not run.
+    """
+    made, slow = attrs.evolve(made, timeout=0.05), Slow()
+    made.__dict__["validator"] = slow
+    outcome = await run_call(made, a_call(made.name, **arguments))
+    slow.done.set()
+    words = f"error: the arguments of {made.name} could not be checked against its schema within 0.05 s, so it was not run"
+    assert [thread is not threading.main_thread() for thread in slow.threads] == [aside]
+    assert (outcome.failure, outcome.result == words) == (ToolFailure.INVALID_ARGUMENTS if aside else None, aside)
+
+
+async def test_no_thread_to_check_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    T2: arguments that could not be checked are not run with.
+    """
+
+    def none_left(_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", none_left)
+    outcome = await run_call(NESTED, a_call("nested", a=1))
+    expected = (ToolFailure.INVALID_ARGUMENTS, "error: the arguments of nested could not be checked against its schema, so it was not run")
+    assert expected == (outcome.failure, outcome.result)
+
+
 async def test_types_arrive() -> None:
     """
     Arguments come as their types, defaults are the function's own, and a whole call without arguments is `{}` (P3).
