@@ -5,9 +5,12 @@ The tools of an MCP server, run like any other. The official client (extra `mcp`
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import logging
 import re
 import shlex
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -22,6 +25,8 @@ from rxchat.tools.permission import Authorize
 from rxchat.tools.running import explain_error
 
 __all__ = ["mcp_tools"]
+
+_log = logging.getLogger("rxchat.tools")
 
 # The client itself bounds each wait of its shutdown (a server that does not end is killed); this only keeps a mistake there from becoming ours.
 _CLOSING = 15.0
@@ -43,9 +48,12 @@ async def mcp_tools(
     The tools of a server while the session lasts; afterwards the session is closed, and a server started here has ended.
 
     `server` is a command (a list, or one line), an http(s) URL, or whatever `mcp.Client` takes; a client or session that is open already is used and left
-    open. `prefix` goes before each tool's name, of which characters that providers refuse become `_`. `env` and `cwd` are for a command, `headers` for a URL;
-    `timeout` bounds a run, `connect_timeout` the start and the listing of the tools, each; in seconds. ConfigurationError without the extra `mcp`,
-    ConnectError if there is no session.
+    open. `prefix` goes before each tool's name, of which characters that providers refuse become `_`; names that are then alike, or too long alike, end with a
+    hash. `env` and `cwd` are for a command, `headers` for a URL; `timeout` bounds a run, and before it the check of its arguments, `connect_timeout` the start
+    and the listing of the tools, each; in seconds. ConfigurationError without the extra `mcp`, ConnectError if there is no session.
+
+    A server one does not trust can cost time by its schemas: checks that go on for long are left behind, but still need the processor until they end, and a
+    `pattern` that backtracks without end holds the interpreter, and with it the loop, whatever the timeout.
     """
     if hasattr(server, "call_tool") and hasattr(server, "list_tools") and not hasattr(server, "streamable_http_app"):
         yield await _listed(server, prefix, timeout, authorize, connect_timeout)
@@ -162,7 +170,7 @@ async def _tools_of(client: Any, prefix: str, timeout: float | None, authorize: 
         found += page.tools
         cursor = page.next_cursor
         if not cursor:
-            return tuple(_tool(client, item, prefix, timeout, authorize) for item in found)
+            return tuple(_tool(client, item, name, timeout, authorize) for name, item in _named(found, prefix).items())
 
 
 async def _page(client: Any, cursor: str | None) -> Any:
@@ -179,8 +187,26 @@ async def _page(client: Any, cursor: str | None) -> Any:
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
 
-def _tool(client: Any, item: Any, prefix: str, timeout: float | None, authorize: Authorize | None) -> Tool[..., Any]:
-    name = _NO_NAME.sub("_", prefix + item.name)[:64]
+def _named(found: Iterable[Any], prefix: str) -> Mapping[str, Any]:
+    """
+    Tools by the names a model calls them by: no two alike, and the same ones in whatever order they are listed.
+    """
+    items: dict[str, Any] = {}
+    for item in found:
+        if not item.name or item.name in items:
+            _log.warning("an MCP server lists a tool %s; it is left out", f"{item.name!r} twice" if item.name else "without a name")
+        else:
+            items[item.name] = item
+    clean = {name: _NO_NAME.sub("_", prefix + name)[:64] for name in items}
+    often = Counter(clean.values())
+    return {cut if often[cut] == 1 or cut == prefix + name else _hashed(cut, name): items[name] for name, cut in clean.items()}
+
+
+def _hashed(cut: str, name: str) -> str:
+    return f"{cut[:55]}_{hashlib.sha256(name.encode(errors='backslashreplace')).hexdigest()[:8]}"
+
+
+def _tool(client: Any, item: Any, name: str, timeout: float | None, authorize: Authorize | None) -> Tool[..., Any]:
     spec = ToolSpec(name, item.description or item.title or "", dict(item.input_schema))
     return Tool(_remote(client, item.name), spec, timeout=timeout, authorize=authorize)
 

@@ -247,6 +247,52 @@ async def test_pages() -> None:
             pass
 
 
+class Listing(Session):
+    """
+    One that lists tools of these names.
+    """
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    async def list_tools(self, cursor: str | None = None) -> Page:
+        return Page(tuple(mcp.Tool(name=name, input_schema={"type": "object"}) for name in self.names), None)
+
+
+LONG = "x" * 64
+ALIKE: list[tuple[tuple[str, ...], str, list[str]]] = [
+    (("a.b", "c.d"), "", ["a_b", "c_d"]),
+    (("a.b", "a b"), "", ["a_b_2e7336dc", "a_b_c8687a08"]),
+    (("a.b", "a_b"), "", ["a_b_2e7336dc", "a_b"]),
+    (("a.b", "a_b"), "p.", ["p_a_b_2e7336dc", "p_a_b_648fa9b3"]),
+    ((f"{LONG}1", f"{LONG}2", LONG), "", [f"{LONG[:55]}_39d1a733", f"{LONG[:55]}_964dfbaf", LONG]),
+    (("a", "", "a"), "p_", ["p_a"]),
+]
+
+
+@pytest.mark.parametrize(("names", "prefix", "expected"), ALIKE, ids=range(len(ALIKE)))
+@pytest.mark.parametrize("turned", [False, True])
+async def test_names_that_become_alike(names: tuple[str, ...], prefix: str, expected: list[str], turned: bool) -> None:
+    """
+    Each tool has a name of its own, whatever the order, and the server is asked by the name it knows; one without a name, or listed twice, is left out.
+    """
+    listing = Listing(*(reversed(names) if turned else names))
+    async with mcp_tools(listing, prefix=prefix) as tools:
+        asked = [(await ask(tools, item.name)).result for item in tools]
+    by_name = dict(zip(asked, [item.name for item in tools], strict=True))
+    assert [by_name[name] for name in dict.fromkeys(filter(None, names))] == expected
+
+
+async def test_what_is_left_out_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """
+    One line each.
+    """
+    async with mcp_tools(Listing("a", "", "a")) as tools:
+        assert [item.name for item in tools] == ["a"]
+    expected = ["an MCP server lists a tool without a name; it is left out", "an MCP server lists a tool 'a' twice; it is left out"]
+    assert [record.message for record in caplog.records if record.name == "rxchat.tools"] == expected
+
+
 class Endless(Session):
     """
     One whose pages never end, and whose calls fail with too many words.
