@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any, Literal
@@ -46,8 +47,12 @@ def explain_error(error: BaseException) -> str:
         first = next(iter(str(error).strip().splitlines()), "")
     except Exception:  # its class has a broken __str__
         first = ""
-    hidden = _SHAPED_SECRET.sub(MASK, _NAMED_SECRET.sub(rf"\1{MASK}", first))[:_LONGEST]
+    hidden = _masked(first)[:_LONGEST]
     return f"{type(error).__name__}: {hidden}" if hidden else type(error).__name__
+
+
+def _masked(text: str) -> str:
+    return _SHAPED_SECRET.sub(MASK, _NAMED_SECRET.sub(rf"\1{MASK}", text))
 
 
 @attrs.frozen(kw_only=True)
@@ -138,7 +143,7 @@ def _structured(tool: Tool[..., Any], arguments: Mapping[str, Any]) -> dict[str,
 
 async def _denial(request: ToolRequest, policy: ToolPolicy) -> Refusal | None:
     """
-    The first hook that does not allow the call. A hook that fails allows nothing.
+    The first hook that does not allow the call. A hook that fails allows nothing, and its traceback is for the host's log only.
     """
     name = request.tool.name
     for hook in (policy.authorize, request.tool.authorize):
@@ -147,7 +152,8 @@ async def _denial(request: ToolRequest, policy: ToolPolicy) -> Refusal | None:
         try:
             reason = reason_against(await bounded(invoke(hook, request), None))
         except Exception as error:
-            _log.warning("authorize failed for tool %s: %s", name, type(error).__name__)
+            # Not as exc_info: it would be written with its secrets.
+            _log.error("authorize failed for tool %s: %s", name, _masked("".join(traceback.format_exception(error))))
             return Refusal(ToolFailure.UNAUTHORIZED, f"the call of {name} could not be authorized, so it was not run", error)
         if reason is not None:
             return Refusal(ToolFailure.UNAUTHORIZED, f"the call of {name} is not allowed{': ' + reason if reason else ''}")

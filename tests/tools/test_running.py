@@ -464,6 +464,22 @@ async def test_authorize(hook: Any, words: str | None, on_tool: bool) -> None:
     assert ran == ([] if words else ["Rome"])
 
 
+async def test_a_hook_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """
+    With its traceback, its secrets masked, for the host; the model reads none of it.
+    """
+
+    def faulty(request: ToolRequest) -> bool:
+        key = "abc123"
+        raise OSError(f"no such user\napi_key={key}")
+
+    outcome = await run_call(note, a_call("note", text="x"), policy=ToolPolicy(authorize=faulty))
+    record = next(record for record in caplog.records if record.name == "rxchat.tools")
+    told = [word in record.message for word in ("authorize failed for tool note", "in faulty", "OSError: no such user", "api_key=[key]")]
+    assert (record.levelname, told, "abc123" in caplog.text) == ("ERROR", [True] * 4, False)
+    assert outcome.result == "error: the call of note could not be authorized, so it was not run"
+
+
 async def test_authorize_sees_what_will_be_run() -> None:
     """
     It gets the call, the tool, the arguments that passed the schema, and the context; it is not asked about a call that cannot be run anyway.
