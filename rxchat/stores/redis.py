@@ -171,7 +171,7 @@ class RedisStore(HistoryStore):
 
     async def _names(self) -> list[str]:
         prefix = self._prefix.encode()
-        keys = {_bytes(key) async for key in self._client.scan_iter(match=_glob(self._prefix) + "*")}
+        keys = {_bytes(key) async for key in self._client.scan_iter(match=_glob(self._prefix) + "*", _type="hash")}
         listed = [key for key in keys if _bytes(await self._client.hget(key, "listed") or b"0") == b"1"]
         return [key.removeprefix(prefix).decode() for key in listed]
 

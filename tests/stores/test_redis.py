@@ -108,6 +108,17 @@ async def foreign_hash(client: Any) -> None:
     await client.hset("t[1]:talk", mapping={"epoch": "soon", "count": "many"})
 
 
+async def test_foreign_keys_under_the_prefix(store: RedisStore, client: Any) -> None:
+    """
+    What is no conversation is not listed, and keeps nobody from listing the others.
+    """
+    await store.commit("talk", turn("a"), epoch=0)
+    await client.set("t[1]:text", "x")
+    await client.rpush("t[1]:list", "x")
+    await client.hset("t[1]:hash", "field", "x")
+    assert await store.names() == ("talk",)
+
+
 async def damaged(client: Any) -> None:
     """
     A turn that is no UTF-8.
