@@ -12,9 +12,9 @@ import attrs
 import pytest
 from reactivex import operators as ops
 
-from rxchat import aggregate, text_only
+from rxchat import aggregate, structured, text_only
 from rxchat.conversation import BusyError, Conversation, TicketState
-from rxchat.errors import CancelledStreamError, ConfigurationError, IncompleteStreamError, StoreError, Verdict
+from rxchat.errors import CancelledStreamError, ConfigurationError, IncompleteStreamError, InvalidJSONError, StoreError, Verdict
 from rxchat.events import Abort, ChatEvent, ErrorEvent, ResponseEnd, StepEnd, StepStart, TextDelta
 from rxchat.filters import by_type
 from rxchat.prompt import Message
@@ -178,6 +178,17 @@ async def test_a_policy_of_ones_own() -> None:
     await conversation.ask(Model([ENDS["length"]]), "A tale?").pipe(aggregate())
     (turn,) = await conversation.turns()
     assert (turn.response.text, turn.verdict) == ("Once upon a", Verdict.INCOMPLETE_FINISH)
+
+
+@pytest.mark.parametrize(("policy", "stored"), [({}, ["Hi?", "Hello."]), ({"accept": lambda response: response.text.startswith("{")}, [])])
+async def test_what_is_not_of_the_type_asked_for(policy: dict[str, Any], stored: list[str]) -> None:
+    """
+    `structured` behind an ask refuses what is history already; `accept` keeps it out.
+    """
+    conversation = Conversation(**policy)
+    with pytest.raises(InvalidJSONError):
+        await conversation.ask(Model([saying("Hello.")]), "Hi?").pipe(structured(Usage))
+    assert texts(await conversation.messages()) == stored
 
 
 async def test_a_policy_that_raises() -> None:
