@@ -25,11 +25,11 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, get_args
 
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable, SingleAssignmentDisposable
-from reactivex.scheduler.eventloop import AsyncIOScheduler
 from reactivex.scheduler.periodicscheduler import PeriodicScheduler
 
 from rxchat.errors import CancelledStreamError, ConfigurationError, LimitExceeded
 from rxchat.limits import Limits
+from rxchat.loops import in_loop, loop_scheduler
 
 __all__ = ["Overflow", "Valve", "ValveScheduler", "to_async_iterable", "valve_of"]
 
@@ -148,10 +148,9 @@ def carrying(valve: Valve, scheduler: abc.SchedulerBase | None) -> ValveSchedule
     That scheduler with this valve instead of its own; None given: the running event loop's, and nothing where none runs.
     """
     if scheduler is None:
-        try:
-            scheduler = AsyncIOScheduler(asyncio.get_running_loop())
-        except RuntimeError:
-            return None
+        scheduler = loop_scheduler()
+    if scheduler is None:
+        return None
     return ValveScheduler(scheduler.inner if isinstance(scheduler, ValveScheduler) else scheduler, valve)
 
 
@@ -323,14 +322,7 @@ class _Buffer(Generic[T]):
         """
         Dispose in the loop's own thread: the garbage collector may run in any.
         """
-        try:
-            running = asyncio.get_running_loop()
-        except RuntimeError:
-            running = None
-        if running is self._loop:
-            self.dispose()
-        elif not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self.dispose)
+        in_loop(self._loop, self.dispose)
 
 
 class _Iterator(AsyncIterator[T]):

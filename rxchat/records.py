@@ -4,7 +4,6 @@ Events for logs, gateways and merged streams: numbered records, and deltas joine
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
@@ -12,10 +11,10 @@ from typing import Any, TypeAlias
 import attrs
 from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable, Disposable, SerialDisposable
-from reactivex.scheduler.eventloop import AsyncIOScheduler
 
 from rxchat.errors import ConfigurationError
 from rxchat.events import ChatEvent, ResponseStart, StepStart, TextDelta, ThinkingDelta
+from rxchat.loops import loop_scheduler
 from rxchat.operators import Lifted, Operator
 from rxchat.stage import Emit, Stage
 
@@ -172,7 +171,7 @@ def batch_text(window: float | timedelta, scheduler: abc.SchedulerBase | None = 
 
 
 def _loop_scheduler() -> abc.SchedulerBase:
-    try:
-        return AsyncIOScheduler(asyncio.get_running_loop())
-    except RuntimeError:
-        raise ConfigurationError("batch_text needs a scheduler where no event loop runs") from None
+    scheduler = loop_scheduler()
+    if scheduler is None:
+        raise ConfigurationError("batch_text needs a scheduler where no event loop runs")
+    return scheduler

@@ -27,7 +27,6 @@ Never recovered: an abort, an incomplete finish (both are answers), an error tha
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, TypeAlias, get_args
@@ -35,10 +34,10 @@ from typing import Any, Literal, TypeAlias, get_args
 import attrs
 from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable, Disposable, SerialDisposable, SingleAssignmentDisposable
-from reactivex.scheduler.eventloop import AsyncIOScheduler
 
 from rxchat.errors import ConfigurationError, ProtocolError, ProviderError, RxchatError, TransportError, verdict_of
 from rxchat.events import RESET, ChatEvent, Custom, ErrorEvent, Group, ResponseStart, TextDelta, ThinkingDelta
+from rxchat.loops import in_loop, loop_at_work, loop_scheduler
 from rxchat.operators import Operator, give_back, tell
 from rxchat.response import COUNTERS, ENDED_BY, IN_TOOLS, ToolResultPart, Usage
 
@@ -107,22 +106,10 @@ class _Plan:
         """
         The scheduler to wait on; ConfigurationError at once where a wait will be needed and there is none.
         """
-        clock = self.scheduler or given or _loop_scheduler()
+        clock = self.scheduler or given or loop_scheduler()
         if clock is None and (callable(self.wait) or self.wait > 0):
             raise ConfigurationError("recovery needs a scheduler to wait on where no event loop runs; or say wait=0")
         return clock
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-
-
-def _loop_scheduler() -> abc.SchedulerBase | None:
-    loop = _running_loop()
-    return None if loop is None else AsyncIOScheduler(loop)
 
 
 # --- one subscription -----------------------------------------------------------------------------------------------------------------------------
@@ -166,7 +153,7 @@ class _Recovery:
         self._observer = observer
         self._scheduler = scheduler
         self._clock = plan.clock(scheduler)
-        self._loop = _running_loop()
+        self._loop = loop_at_work()
         self._upstream, self._timer = SerialDisposable(), SerialDisposable()
         self._due: Observable[ChatEvent] | None = None
         self._running = False
@@ -271,10 +258,10 @@ class _Recovery:
         """
         The wait is over, perhaps in a thread of the scheduler's: a request belongs to the loop it was subscribed to in.
         """
-        if self._loop is None or self._loop is _running_loop():
+        if self._loop is None:
             go()
-        elif not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(go)
+        else:
+            in_loop(self._loop, go)
 
     # What the subscriber hears ---------------------------------------------------------------------------------------------------------------
 

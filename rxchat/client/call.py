@@ -15,7 +15,7 @@ from reactivex.disposable import Disposable
 
 from rxchat.client.attempts import OpenBody, Retrying, Run
 from rxchat.client.budgets import Budgets
-from rxchat.client.clock import clock_of, in_loop
+from rxchat.client.clock import clock_of
 from rxchat.client.http_body import running_loop
 from rxchat.client.secrets import hide
 from rxchat.client.settings import HttpSettings
@@ -25,6 +25,7 @@ from rxchat.demand import valve_of
 from rxchat.errors import CancelledStreamError, ConfigurationError, Verdict, verdict_of
 from rxchat.events import Abort, ChatEvent, ErrorEvent, Phase, ResponseEnd, ResponseStart
 from rxchat.filters import Predicate
+from rxchat.loops import in_loop
 from rxchat.pipeline import Envelope, NextBody
 from rxchat.response import ChatResponse, Usage
 from rxchat.stage import Emit, Stage, StreamDone

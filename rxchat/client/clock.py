@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 from reactivex import abc
@@ -18,6 +17,7 @@ from reactivex.scheduler import CatchScheduler, ImmediateScheduler, TrampolineSc
 from reactivex.scheduler.eventloop import AsyncIOScheduler, AsyncIOThreadSafeScheduler
 
 from rxchat.demand import ValveScheduler
+from rxchat.loops import in_loop
 
 __all__ = ["Clock", "clock_of", "in_loop"]
 
@@ -73,15 +73,12 @@ class SchedulerClock(Clock):
     def later(self, seconds: float, action: Callable[[], None]) -> abc.DisposableBase:
         gone = False
 
-        def in_loop() -> None:
+        def unless_gone() -> None:
             if not gone:
                 action()
 
         def due(scheduler: abc.SchedulerBase, state: Any = None) -> None:
-            if _running() is self._loop:
-                in_loop()
-            elif not self._loop.is_closed():
-                self._loop.call_soon_threadsafe(in_loop)
+            in_loop(self._loop, unless_gone)
 
         scheduled = self._scheduler.schedule_relative(float(seconds), due)
 
@@ -112,21 +109,3 @@ def clock_of(scheduler: abc.SchedulerBase | None) -> Clock:
     if type(inner) in (AsyncIOScheduler, AsyncIOThreadSafeScheduler) and inner._loop is loop:
         return Clock(loop)
     return SchedulerClock(loop, inner)
-
-
-def in_loop(loop: asyncio.AbstractEventLoop, action: Callable[[], object]) -> None:
-    """
-    Call where that loop runs: at once if this is there, else in one of its next turns; never, if it is closed.
-    """
-    if _running() is loop:
-        action()
-    else:
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(action)
-
-
-def _running() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

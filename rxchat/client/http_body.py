@@ -27,7 +27,6 @@ from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 from yarl import URL
 
-from rxchat.client.clock import in_loop
 from rxchat.client.connecting import OwnConnector
 from rxchat.client.encodings import accepted
 from rxchat.client.failures import from_aiohttp, proxy_refusal
@@ -38,6 +37,7 @@ from rxchat.client.settings import HttpSettings
 from rxchat.client.signing import sign
 from rxchat.demand import Valve, valve_of
 from rxchat.errors import ConfigurationError, ConnectionLostError, RxchatError
+from rxchat.loops import in_loop, loop_at_work
 from rxchat.outgoing.common import WireRequest
 from rxchat.pipeline import Head
 
@@ -334,12 +334,12 @@ def running_loop() -> asyncio.AbstractEventLoop:
     """
     The event loop at work; ConfigurationError if there is none.
     """
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
+    loop = loop_at_work()
+    if loop is None:
         raise ConfigurationError(
             "a request needs a running event loop: subscribe inside a coroutine that asyncio.run started, or use ChatModel.call_sync"
-        ) from None
+        )
+    return loop
 
 
 def current_task() -> asyncio.Task[object] | None:

@@ -15,7 +15,7 @@ from reactivex import Observable, abc
 from rxchat.client.attempts import OpenBody
 from rxchat.client.call import Call, Exchange
 from rxchat.client.http_body import close, http_body, new_session, running_loop
-from rxchat.client.private_loop import SyncIterator, loop_runs, on_a_private_loop
+from rxchat.client.private_loop import SyncIterator, on_a_private_loop
 from rxchat.client.proxies import route_of
 from rxchat.client.request import resolve, unforced, with_quirks
 from rxchat.client.secrets import secrets_of
@@ -26,6 +26,7 @@ from rxchat.errors import ConfigurationError, ConnectionLostError, IncompleteStr
 from rxchat.events import ChatEvent
 from rxchat.filters import Predicate, guarded
 from rxchat.limits import Limits
+from rxchat.loops import loop_at_work
 from rxchat.outgoing.addresses import masked_url, secrets_in
 from rxchat.pipeline import Head, response_stage
 from rxchat.prompt import Message, Prompt, as_messages
@@ -158,7 +159,7 @@ class ChatModel:
 
         ConfigurationError inside such a thread, where waiting would never end well, and there for a model whose connections belong to the running loop.
         """
-        if not loop_runs():
+        if loop_at_work() is None:
             return asyncio.run(self.call(prompt, tools=tools, **request))
         if self._session or self._own:
             raise ConfigurationError("the connections of this model belong to the loop that runs: use `await model.call(...)`")

@@ -18,24 +18,13 @@ from reactivex.disposable import SerialDisposable
 from rxchat.demand import Valve, carrying
 from rxchat.errors import ConfigurationError
 
-__all__ = ["SyncIterator", "loop_runs", "on_a_private_loop"]
+__all__ = ["SyncIterator", "on_a_private_loop"]
 
 T = TypeVar("T")
 _here = threading.local()
 
 # As for `async for`: at most so many items wait for the `for`, plus what one read makes; the source goes on when only LOW are left.
 HIGH, LOW = 256, 64
-
-
-def loop_runs() -> bool:
-    """
-    Whether an event loop is at work in this thread.
-    """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def refuse_on_a_private_loop(asked: str, instead: str) -> None:

@@ -12,8 +12,9 @@ from concurrent.futures import Future
 import pytest
 
 from rxchat.client import ChatModel
-from rxchat.client.private_loop import loop_runs, on_a_private_loop
+from rxchat.client.private_loop import on_a_private_loop
 from rxchat.errors import ConfigurationError
+from rxchat.loops import loop_at_work
 from tests.loopback import GOOD, answer, loopback_thread
 
 
@@ -78,4 +79,4 @@ def test_interrupted_it_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(KeyboardInterrupt):
         on_a_private_loop(work)
     monkeypatch.undo()
-    assert (cancelled.wait(10), loop_runs()) == (True, False)
+    assert (cancelled.wait(10), loop_at_work()) == (True, None)
