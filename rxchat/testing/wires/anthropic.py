@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
+from rxchat.outgoing.common import drop_none
 from rxchat.response import (
     CitationPart,
     ContentFilterPart,
@@ -22,7 +23,7 @@ from rxchat.response import (
     Usage,
 )
 from rxchat.testing.answers import FakeAnswer
-from rxchat.testing.wires.base import Delta, Wire, cannot_say, json_bytes, said, sse
+from rxchat.testing.wires.base import Delta, Wire, cannot_say, json_bytes, sse
 from rxchat.testing.wires.saying import arguments_of, finish_word, refuse_total, uncached
 
 __all__ = ["ANTHROPIC"]
@@ -82,8 +83,8 @@ def _usage(usage: Usage | None) -> Json:
     if usage is None:
         return {}
     refuse_total(NAME, usage)
-    details = said(thinking_tokens=usage.reasoning_tokens)
-    counts = said(
+    details = drop_none(thinking_tokens=usage.reasoning_tokens)
+    counts = drop_none(
         input_tokens=uncached(NAME, usage),
         cache_creation_input_tokens=usage.cache_write_tokens,
         cache_read_input_tokens=usage.cache_read_tokens,

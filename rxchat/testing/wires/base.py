@@ -15,7 +15,7 @@ from rxchat.strictjson import dumps
 from rxchat.testing.answers import FakeAnswer
 from rxchat.testing.asked import FakeRequest
 
-__all__ = ["Delta", "Wire", "asks_stream", "cannot_say", "data_url", "json_bytes", "said", "sse"]
+__all__ = ["Delta", "Wire", "asks_stream", "cannot_say", "data_url", "json_bytes", "sse"]
 
 
 class Delta(bytes):
@@ -82,13 +82,6 @@ def cannot_say(dialect: str, what: object, why: str = "") -> ConfigurationError:
     """
     named = what if isinstance(what, str) else type(what).__name__
     return ConfigurationError(f"{dialect} has no way to say {named}{f': {why}' if why else ''}")
-
-
-def said(**values: Any) -> dict[str, Any]:
-    """
-    The values that are not None.
-    """
-    return {key: value for key, value in values.items() if value is not None}
 
 
 def data_url(part: MediaPart) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from rxchat.outgoing.common import drop_none
 from rxchat.response import (
     CitationPart,
     ContentFilterPart,
@@ -128,7 +129,7 @@ def _usage(usage: Usage | None) -> Json:
         "cacheReadInputTokenCount": read,
         "cacheWriteInputTokenCount": write,
     }
-    return {"usage": {key: count for key, count in counts.items() if count is not None}}
+    return {"usage": drop_none(**counts)}
 
 
 # --- blocks in a stream -----------------------------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from typing import Any
 import attrs
 
 from rxchat.outgoing.bedrock_invoke import MARKS
+from rxchat.outgoing.common import drop_none
 from rxchat.response import FinishReason, TextPart, Usage
 from rxchat.strictjson import loads
 from rxchat.testing.answers import FakeAnswer
@@ -74,7 +75,7 @@ def _metrics(usage: Usage | None) -> Json:
         "cacheReadInputTokenCount": usage.cache_read_tokens,
         "cacheWriteInputTokenCount": usage.cache_write_tokens,
     }
-    return {METRICS: {key: count for key, count in counts.items() if count is not None}}
+    return {METRICS: drop_none(**counts)}
 
 
 # --- Claude, Nova ---------------------------------------------------------------------------------------------------------------------------------

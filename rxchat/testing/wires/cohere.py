@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from rxchat.outgoing.common import drop_none
 from rxchat.response import CitationPart, FinishReason, Part, SearchResultPart, TextPart, ThinkingPart, ToolCall, Usage
 from rxchat.testing.answers import FakeAnswer
 from rxchat.testing.wires.base import Delta, Wire, cannot_say, json_bytes, sse
@@ -36,13 +37,9 @@ def _usage(dialect: str, usage: Usage | None) -> Json:
         return {}
     refuse_counts(dialect, usage, "input_tokens", "output_tokens", "reasoning_tokens", "cache_read_tokens", "total_tokens")
     refuse_total(dialect, usage)
-    billed = _said(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
-    said = {"billed_units": billed, "tokens": billed | _said(reasoning_tokens=usage.reasoning_tokens)}
-    return said | _said(cached_tokens=usage.cache_read_tokens)
-
-
-def _said(**values: Any) -> Json:
-    return {key: value for key, value in values.items() if value is not None}
+    billed = drop_none(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
+    said = {"billed_units": billed, "tokens": billed | drop_none(reasoning_tokens=usage.reasoning_tokens)}
+    return said | drop_none(cached_tokens=usage.cache_read_tokens)
 
 
 def _refusal(status: int, message: str) -> tuple[str, bytes]:
@@ -76,7 +73,7 @@ def _frames(answer: FakeAnswer) -> Iterator[bytes]:
 
 
 def _event(kind: str, index: int | None, delta: Json | None) -> bytes:
-    return sse({"type": kind} | _said(index=index, delta=delta), kind)
+    return sse({"type": kind} | drop_none(index=index, delta=delta), kind)
 
 
 def _message(kind: str, index: int | None, **message: Any) -> bytes:
@@ -122,9 +119,9 @@ def _cited(part: CitationPart, answer: FakeAnswer, counters: _Counters) -> Itera
 
 
 def _citation(part: CitationPart) -> Json:
-    document = _said(id=part.file, title=part.title, url=part.url)
-    source = {"type": "document"} | _said(id=part.file, document=document or None)
-    place = _said(start=part.start, end=part.end, text=part.quoted, content_index=part.index)
+    document = drop_none(id=part.file, title=part.title, url=part.url)
+    source = {"type": "document"} | drop_none(id=part.file, document=document or None)
+    place = drop_none(start=part.start, end=part.end, text=part.quoted, content_index=part.index)
     return place | {"sources": [source] if document else [], "type": "TEXT_CONTENT"}
 
 
@@ -233,7 +230,7 @@ def _documents(parts: tuple[Part, ...]) -> list[Json]:
     if any(part.query for part in found):
         raise cannot_say(V1, "the query of a search result")
     return [
-        _said(id=cited.get((part.url, part.title)) or f"doc_{k}", url=part.url, title=part.title, snippet=part.snippet)
+        drop_none(id=cited.get((part.url, part.title)) or f"doc_{k}", url=part.url, title=part.title, snippet=part.snippet)
         for k, part in enumerate(found)
     ]
 
@@ -244,7 +241,7 @@ def _citation_v1(part: CitationPart, documents: list[Json]) -> Json:
         raise cannot_say(V1, "this citation", "it names its document by file, and no index")
     if (part.url or part.title) and not any(known == {key: document.get(key) for key in known} for document in documents):
         raise cannot_say(V1, "this citation", "its document is a SearchResultPart of the same url and title")
-    return _said(start=part.start, end=part.end, text=part.quoted) | {"document_ids": [part.file]}
+    return drop_none(start=part.start, end=part.end, text=part.quoted) | {"document_ids": [part.file]}
 
 
 def _body_v1(answer: FakeAnswer, documents: list[Json], calls: list[Json]) -> Json:

@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 
+from rxchat.outgoing.common import drop_none
 from rxchat.response import CitationPart, FinishReason, Part, SearchResultPart, TextPart, ThinkingPart, ToolCall, Usage
 from rxchat.testing.answers import FakeAnswer
 from rxchat.testing.asked import FakeRequest
@@ -69,7 +70,7 @@ def _usage(usage: Usage | None) -> Json:
 
 
 def _known(counts: Mapping[str, int | None]) -> Json:
-    return {key: count for key, count in counts.items() if count is not None}
+    return drop_none(**counts)
 
 
 def _found(parts: tuple[Part, ...]) -> Json:

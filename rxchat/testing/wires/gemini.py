@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 
+from rxchat.outgoing.common import drop_none
 from rxchat.response import (
     CitationPart,
     ContentFilterPart,
@@ -113,7 +114,7 @@ def _usage(usage: Usage | None) -> Json:
         "cachedContentTokenCount": usage.cache_read_tokens,
         "thoughtsTokenCount": usage.reasoning_tokens,
     }
-    return {"usageMetadata": {key: count for key, count in counts.items() if count is not None}}
+    return {"usageMetadata": drop_none(**counts)}
 
 
 # --- parts ----------------------------------------------------------------------------------------------------------------------------------------

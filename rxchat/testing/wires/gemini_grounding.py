@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rxchat.outgoing.common import drop_none
 from rxchat.response import CitationPart, Part, SearchResultPart, TextPart
 from rxchat.testing.wires.base import cannot_say
 from rxchat.testing.wires.saying import byte_range, refuse_fields
@@ -45,7 +46,7 @@ def _source(part: CitationPart, text: str) -> Json:
     place = byte_range(NAME, part, text)
     named = {"uri": part.url, "title": part.title}
     where = {} if place is None else {"startIndex": place[0], "endIndex": place[1]}
-    return where | {key: value for key, value in named.items() if value is not None}
+    return where | drop_none(**named)
 
 
 def _refuse(part: CitationPart) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from rxchat.outgoing.common import drop_none
 from rxchat.response import CitationPart, FinishReason, MediaPart, Part, TextPart, ThinkingPart, ToolCall, ToolResultPart, Usage
 from rxchat.testing.answers import FakeAnswer, pieces_of
 from rxchat.testing.wires.base import Delta, Wire, cannot_say, json_bytes, sse
@@ -70,7 +71,7 @@ def _usage(usage: Usage | None) -> Json:
         "total_thought_tokens": usage.reasoning_tokens,
         "total_tokens": usage.total_tokens,
     }
-    return {"usage": {key: count for key, count in counts.items() if count is not None}}
+    return {"usage": drop_none(**counts)}
 
 
 def _steps(parts: tuple[Part, ...]) -> Iterator[list[Part]]:
@@ -197,7 +198,7 @@ def _annotation(part: CitationPart, text: str) -> Json:
         raise cannot_say(NAME, "a citation with quoted words")
     place = byte_range(NAME, part, text)
     named = {"url": part.url, "title": part.title, "file_name": part.file}
-    said = {"type": "file_citation" if part.file else "url_citation"} | {key: value for key, value in named.items() if value is not None}
+    said = {"type": "file_citation" if part.file else "url_citation"} | drop_none(**named)
     return said if place is None else said | {"start_index": place[0], "end_index": place[1]}
 
 

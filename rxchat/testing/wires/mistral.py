@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
+from rxchat.outgoing.common import drop_none
 from rxchat.response import FinishReason, Part, TextPart, ThinkingPart, ToolCall, Usage
 from rxchat.testing.answers import FakeAnswer
-from rxchat.testing.wires.base import Delta, Wire, cannot_say, json_bytes, said, sse
+from rxchat.testing.wires.base import Delta, Wire, cannot_say, json_bytes, sse
 from rxchat.testing.wires.openai_chat import chunk, counts
 from rxchat.testing.wires.saying import finish_word, refuse_counts
 
@@ -91,7 +92,7 @@ def _whole_part(part: Part) -> Json:
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
     if isinstance(part, ThinkingPart):
-        return _thought(part.text) | said(signature=part.signature)
+        return _thought(part.text) | drop_none(signature=part.signature)
     raise cannot_say(NAME, part)
 
 

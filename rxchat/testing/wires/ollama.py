@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 
+from rxchat.outgoing.common import drop_none
 from rxchat.response import FinishReason, MediaPart, Part, TextPart, ThinkingPart, ToolCall, Usage
 from rxchat.testing.answers import FakeAnswer
 from rxchat.testing.asked import FakeRequest
@@ -142,7 +143,7 @@ def _usage(usage: Usage | None) -> Json:
     refuse_counts(NAME, usage, "input_tokens", "output_tokens", "total_tokens")
     refuse_total(NAME, usage)
     counts = {"prompt_eval_count": usage.input_tokens, "eval_count": usage.output_tokens}
-    return {key: count for key, count in counts.items() if count is not None}
+    return drop_none(**counts)
 
 
 def _streams(request: FakeRequest) -> bool:

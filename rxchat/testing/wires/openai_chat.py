@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
+from rxchat.outgoing.common import drop_none
 from rxchat.response import (
     CitationPart,
     ContentFilterPart,
@@ -23,7 +24,7 @@ from rxchat.response import (
     Usage,
 )
 from rxchat.testing.answers import FakeAnswer
-from rxchat.testing.wires.base import Delta, Wire, cannot_say, data_url, json_bytes, said, sse
+from rxchat.testing.wires.base import Delta, Wire, cannot_say, data_url, json_bytes, sse
 from rxchat.testing.wires.saying import finish_word
 
 __all__ = ["OPENAI_CHAT", "chunk", "counts", "openai_error", "openai_refusal", "refused_by_words"]
@@ -117,7 +118,7 @@ def _refused(part: RefusalPart, answer: FakeAnswer) -> Iterator[Json]:
 
 
 def _cited(part: CitationPart, answer: FakeAnswer) -> Iterator[Json]:
-    place = said(title=part.title, content=part.quoted, start_index=part.start, end_index=part.end)
+    place = drop_none(title=part.title, content=part.quoted, start_index=part.start, end_index=part.end)
     if part.url is not None:
         yield {"annotations": [{"type": "url_citation", "url_citation": {"url": part.url} | place}]}
     elif part.file is not None:
@@ -147,7 +148,7 @@ def _call(part: ToolCall, index: int, answer: FakeAnswer) -> Iterator[Json]:
 
 
 def _filtered(part: ContentFilterPart) -> Json:
-    return {"content_filter_results": {part.category: {"filtered": part.blocked} | said(severity=part.text)}}
+    return {"content_filter_results": {part.category: {"filtered": part.blocked} | drop_none(severity=part.text)}}
 
 
 _PARTS: Mapping[type, Callable[[Any, FakeAnswer], Iterator[Json]]] = {
@@ -167,9 +168,9 @@ def counts(usage: Usage) -> Json:
     """
     Our counts in OpenAI's words; those never reported are left out.
     """
-    prompt = said(cached_tokens=usage.cache_read_tokens, cache_write_tokens=usage.cache_write_tokens)
-    completion = said(reasoning_tokens=usage.reasoning_tokens)
-    sums = said(prompt_tokens=usage.input_tokens, completion_tokens=usage.output_tokens, total_tokens=usage.total_tokens)
+    prompt = drop_none(cached_tokens=usage.cache_read_tokens, cache_write_tokens=usage.cache_write_tokens)
+    completion = drop_none(reasoning_tokens=usage.reasoning_tokens)
+    sums = drop_none(prompt_tokens=usage.input_tokens, completion_tokens=usage.output_tokens, total_tokens=usage.total_tokens)
     return sums | ({"prompt_tokens_details": prompt} if prompt else {}) | ({"completion_tokens_details": completion} if completion else {})
 
 

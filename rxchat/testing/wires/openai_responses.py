@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
+from rxchat.outgoing.common import drop_none
 from rxchat.response import (
     CitationPart,
     ContentFilterPart,
@@ -26,7 +27,7 @@ from rxchat.response import (
     Usage,
 )
 from rxchat.testing.answers import FakeAnswer
-from rxchat.testing.wires.base import Delta, Wire, cannot_say, json_bytes, said, sse
+from rxchat.testing.wires.base import Delta, Wire, cannot_say, json_bytes, sse
 from rxchat.testing.wires.openai_chat import openai_error, openai_refusal, refused_by_words
 from rxchat.testing.wires.saying import finish_word
 
@@ -100,21 +101,21 @@ def _end(answer: FakeAnswer) -> tuple[str, Json]:
         raise cannot_say(NAME, "the finish tool_calls without a call")
     word = finish_word(NAME, answer.reason, _FINISH)
     filters = [_filter(part) for part in answer.parts if isinstance(part, ContentFilterPart)]
-    said_too = said(usage=None if answer.usage is None else _usage(answer.usage), content_filters=filters or None)
+    said_too = drop_none(usage=None if answer.usage is None else _usage(answer.usage), content_filters=filters or None)
     if word == _FAILED:
         return _FAILED, said_too | {"error": {"code": "server_error", "message": "the answer failed"}}
     return (_COMPLETED, said_too) if word == _COMPLETED else (_INCOMPLETE, said_too | {"incomplete_details": {"reason": word}})
 
 
 def _usage(usage: Usage) -> Json:
-    given = said(cached_tokens=usage.cache_read_tokens, cache_write_tokens=usage.cache_write_tokens)
-    made = said(reasoning_tokens=usage.reasoning_tokens)
-    sums = said(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, total_tokens=usage.total_tokens)
+    given = drop_none(cached_tokens=usage.cache_read_tokens, cache_write_tokens=usage.cache_write_tokens)
+    made = drop_none(reasoning_tokens=usage.reasoning_tokens)
+    sums = drop_none(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, total_tokens=usage.total_tokens)
     return sums | ({"input_tokens_details": given} if given else {}) | ({"output_tokens_details": made} if made else {})
 
 
 def _filter(part: ContentFilterPart) -> Json:
-    finding = {"filtered": part.blocked, "detected": True} | said(severity=part.text)
+    finding = {"filtered": part.blocked, "detected": True} | drop_none(severity=part.text)
     return {"blocked": part.blocked, "source_type": "completion", "content_filter_results": {part.category: finding}}
 
 
@@ -226,7 +227,7 @@ def _reasoning(part: ThinkingPart, answer: FakeAnswer, number: int) -> _Item:
     events += [(True, "reasoning_summary_text.delta", place | {"delta": piece}) for piece in answer.pieces(part.text)]
     events.append((False, "reasoning_summary_text.done", place | {"text": part.text}))
     events.append((False, "reasoning_summary_part.done", place | {"part": summary}))
-    return _settled(start, events, summary=[summary], **said(encrypted_content=part.signature))
+    return _settled(start, events, summary=[summary], **drop_none(encrypted_content=part.signature))
 
 
 def _sealed(part: RedactedThinkingPart, answer: FakeAnswer, number: int) -> _Item:
@@ -253,7 +254,7 @@ def _image(part: MediaPart, answer: FakeAnswer, number: int) -> _Item:
     if part.kind != "image" or not part.data or (part.mime is not None and form not in _IMAGES) or part.transcript or part.name:
         raise cannot_say(NAME, f"{part.kind} of this form", f"it has images, as data of {', '.join(_IMAGES)}")
     start = {"id": part.item_id or f"ig_{number}", "type": "image_generation_call", "status": "in_progress", "result": None}
-    named = said(output_format=form or None)
+    named = drop_none(output_format=form or None)
     events: list[tuple[bool, str, Json]] = [(False, f"image_generation_call.{word}", {}) for word in ("in_progress", "generating")]
     events.append((False, "image_generation_call.partial_image", {"partial_image_index": 0, "partial_image_b64": part.data} | named))
     events.append((False, "image_generation_call.completed", {}))
