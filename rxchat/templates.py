@@ -36,6 +36,9 @@ class Slot(Enum):
 
 # Longer texts are rare, and comparing them byte by byte gains nothing.
 LONGEST = 8192
+# What so few bytes end with is compared together with the last slot.
+_SHORT = 64
+_BACKSLASH = 0x5C
 _TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*+"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
 _unescaped = msgspec.json.Decoder(str).decode
 
@@ -65,22 +68,27 @@ def template(raw: bytes, slots: Mapping[Path, Slot]) -> TemplateReader | None:
     read = [slot for slot in kinds if slot in wanted]
     if sorted(slot.name for slot in read) != sorted(slot.name for slot in wanted) or read.count(Slot.TEXT) != 1:
         return None
-    middle = re.compile(b"".join(pattern), re.DOTALL)
-    return _reader(raw[:begin], middle, raw[at:], read.index(Slot.TEXT) + 1, read.index(Slot.INTEGER) + 1 if Slot.INTEGER in read else 0)
+    tail = raw[at:]
+    if len(tail) > _SHORT:
+        fits, behind = re.compile(b"".join(pattern), re.DOTALL).fullmatch, tail
+    else:
+        fits, behind = re.compile(b"".join([*pattern, re.escape(tail)]), re.DOTALL).fullmatch, b""
+    number = read.index(Slot.INTEGER) + 1 if Slot.INTEGER in read else 0
+    return _reader(raw[:begin], fits, behind, read.index(Slot.TEXT) + 1, number)
 
 
-def _reader(head: bytes, middle: re.Pattern[bytes], tail: bytes, text: int, number: int) -> TemplateReader:
-    fits, begin, behind = middle.fullmatch, len(head), len(tail)
+def _reader(head: bytes, fits: Callable[[bytes, int, int], re.Match[bytes] | None], tail: bytes, text: int, number: int) -> TemplateReader:
+    begin, behind = len(head), len(tail)
 
     def read(raw: bytes) -> Any:
-        if raw[:begin] != head or raw[-behind:] != tail:
+        if raw[:begin] != head or (behind and raw[-behind:] != tail):
             return None
         found = fits(raw, begin, len(raw) - behind)
         if found is None:
             return None
         piece = found[text]
         try:
-            said = piece.decode() if b"\\" not in piece else _unescaped(b'"%b"' % piece)
+            said = piece.decode() if _BACKSLASH not in piece else _unescaped(b'"%b"' % piece)
         except (UnicodeDecodeError, msgspec.MsgspecError):
             # Not strict: the usual way says where and why.
             return None

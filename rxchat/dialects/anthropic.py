@@ -247,7 +247,7 @@ class AnthropicParser(Parser):
         delta = mapping(value.get("delta"))
         key = _PIECES.get(delta.get("type")) if len(delta) == 2 else None
         take = key and self.messages.content.piece(value["index"], delta["type"])
-        return Repeated({("delta", key): Slot.TEXT}, take) if key and take else None
+        return Repeated({("delta", key): Slot.TEXT}, take, plain=key != "partial_json") if key and take else None
 
     def _on_strange(self, value: Any, event: SseEvent, emit: Emit[ChatEvent]) -> None:
         """

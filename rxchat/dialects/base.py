@@ -140,10 +140,13 @@ class Dialect:
 class Repeated:
     """
     What may differ in the frames that follow one, and what then is to be done: `take(text, emit)`, with an INTEGER slot `take((text, number), emit)`.
+
+    `plain` says that `take` emits one text, thinking or refusal delta of that text and nothing else: its size is then counted here.
     """
 
     slots: Mapping[Path, Slot]
     take: Callable[[Any, Emit[ChatEvent]], object]
+    plain: bool = False
 
 
 # How many frames are parsed as usual before a template is made; twice as many each time one was of no use.
@@ -180,6 +183,7 @@ class Parser(Stage[Frame, ChatEvent]):
         self.__last: Frame | None = None
         self.__template: TemplateReader | None = None
         self.__take: Callable[[Any, Emit[ChatEvent]], object] = _nothing
+        self.__plain = False  # whether what it takes is a delta of output
         self.__name = ""  # of the events the template is for
         self.__learned = 0  # the frame it was made of
         self.__patience = self.__waits = _PATIENCE
@@ -351,7 +355,13 @@ class Parser(Stage[Frame, ChatEvent]):
             if type(frame) is not SseEvent:
                 self._dispatch(frame, self.__out)
             elif self.__template is not None and (said := self.__template(frame.raw)) is not None and frame.event == self.__name:
-                self.__take(said, self.__out)
+                if self.__plain:
+                    self.__output += len(said)
+                    if self.__output > self.limits.output:
+                        raise LimitExceeded("output", self.limits.output, frame.start)
+                    self.__take(said, emit)
+                else:
+                    self.__take(said, self.__out)
             elif frame.raw[:1] == b"{" or not self.on_sentinel(frame, self.__out):
                 if self.__template is not None:
                     self.__forget()
@@ -396,7 +406,7 @@ class Parser(Stage[Frame, ChatEvent]):
         repeated = self.repeats(value, event)
         if repeated is not None:
             self.__template = template(event.raw, repeated.slots)
-            self.__take, self.__name, self.__learned = repeated.take, event.event, self.__frames
+            self.__take, self.__plain, self.__name, self.__learned = repeated.take, repeated.plain, event.event, self.__frames
 
     def __forget(self) -> None:
         """

@@ -150,7 +150,7 @@ class OpenAIChatParser(Parser):
         delta = value["choices"][0]["delta"]
         if "tool_calls" not in delta:
             choice = state.index
-            return Repeated(_TEXT, lambda text, emit: emit(TextDelta(text, None, None, choice)))
+            return Repeated(_TEXT, lambda text, emit: emit(TextDelta(text, None, None, choice)), plain=self._splitter is None)
         entries = delta["tool_calls"]
         if len(entries) != 1 or entries[0].keys() != {"index", "function"} or entries[0]["function"].keys() != {"arguments"}:
             return None

@@ -86,7 +86,7 @@ class ResponsesParser(Parser):
             and self._block is not None
             and self.items.current == (value.get("output_index"), value.get("content_index"))
         ):
-            return Repeated(PIECE, self._block.say)
+            return Repeated(PIECE, self._block.say, plain=True)
         return Repeated(PIECE, lambda text, emit: handler(self, {**value, "delta": text}, emit))
 
     def on_sentinel(self, event: SseEvent, emit: Out) -> bool:

@@ -1,8 +1,8 @@
 """
 Server-sent events from bytes, exactly as WHATWG HTML, "interpreting an event stream" (contract B1, B2, P8, P9).
 
-Two ways lead through a read. The fast one cuts it at blank lines and takes the common blocks (`data: ...`, or `event: ...` and `data: ...`) as they are;
-all else goes line by line. What is kept of a read is its unfinished last line, or the unfinished common block it ends with; only new bytes, and never
+Two ways lead through a read. The fast one cuts it at blank lines and takes the usual blocks (`data: ...`, or `event: ...` and `data: ...`) as they are;
+all else goes line by line. What is kept of a read is its unfinished last line, or the unfinished usual block it ends with; only new bytes, and never
 more old ones than there are new ones, are searched for line ends: work is linear in the bytes however they are cut.
 
 Choices where the standard is silent:
@@ -16,6 +16,8 @@ Choices where the standard is silent:
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from rxchat.errors import LimitExceeded
@@ -31,25 +33,38 @@ SseFrame: TypeAlias = SseEvent | StrayText | Undispatched
 _LF, _CR = 10, 13
 
 
-class _Shape(NamedTuple):
+class _Form(NamedTuple):
     """
-    How providers write events: an opener, what is in it, a blank line. `inner` is what stands between an event's name and its data.
+    How providers write events: a name or none, one line of data, a blank line; all but the data is the same for every event of that name.
     """
 
     opener: bytes
-    inner: bytes
+    name: str
     blank: bytes
     separator: bytes  # blank line and opener: long separators are found by leaps
 
     @classmethod
-    def of(cls, opener: bytes, inner: bytes, line_end: bytes) -> _Shape:
-        return cls(opener, line_end + inner if inner else b"", line_end * 2, line_end * 2 + opener)
+    def of(cls, name: bytes, line_end: bytes) -> _Form:
+        opener = b"event: " + name + line_end + b"data: " if name else b"data: "
+        return cls(opener, name.decode() or "message", line_end * 2, line_end * 2 + opener)
 
 
-_OPENERS = (b"data: ", b"event: ")
+class _LineEnds(NamedTuple):
+    """
+    The ways of a read without any CR, and of one with CRs.
+    """
 
-# By whether the read has CRs and whether events have names.
-_SHAPES = tuple((_Shape.of(b"data: ", b"", line_end), _Shape.of(b"event: ", b"data: ", line_end)) for line_end in (b"\n", b"\r\n"))
+    blank: bytes
+    plain: _Form
+    usual: Callable[[bytes, int, int], re.Match[bytes] | None]
+
+    @classmethod
+    def of(cls, line_end: bytes) -> _LineEnds:
+        usual = rb"(?:event: ([^\r\n]++)%b)?data: ([^\r\n]*+)%b" % (line_end, line_end * 2)
+        return cls(line_end * 2, _Form.of(b"", line_end), re.compile(usual).match)
+
+
+_LINE_ENDS = (_LineEnds.of(b"\n"), _LineEnds.of(b"\r\n"))
 
 # From this size on an unfinished line is not copied together with the read that ends it.
 _LONG = 32 * 1024
@@ -69,8 +84,7 @@ class SseFramer(TextFramer[SseFrame]):
         self._line_limit, self._event_limit = self._limits.line, self._limits.event
         # In fewer bytes than this no limit can be passed.
         self._harmless = min(self._line_limit, self._event_limit)
-        self._named = False  # whether the last usual event had a name
-        self._before_data, self._name = b"", ""  # that name and all up to the data, in bytes; and as text
+        self._form = _LINE_ENDS[False].plain  # of the last usual event
         self._skip_lf = False
         self._line: bytes | bytearray = b""  # the unfinished one
         self._half = b""  # or: the event a read ended in, untouched, so that it goes the fast way when the rest of it is here
@@ -107,7 +121,7 @@ class SseFramer(TextFramer[SseFrame]):
                 data = data[1:]
         if len(data) <= self._harmless:
             data = data[self._blocks(data, has_cr, emit) :]
-            if len(data) <= fresh and not has_cr and data.startswith(b"event: ") and self._is_half(data):
+            if len(data) <= fresh and not has_cr and self._is_half(data):
                 self._half = data
                 return
         if has_cr or _LF in data:
@@ -117,69 +131,59 @@ class SseFramer(TextFramer[SseFrame]):
 
     def _blocks(self, data: bytes, has_cr: bool, emit: Emit[SseFrame]) -> int:
         """
-        The fast way: cut the read at each blank line behind which an event of the usual shape begins. Gives where the rest begins.
-        """
-        shape = _SHAPES[has_cr][self._named]
-        usual = False
-        if self._start is None and not self._stray:
-            usual = data.startswith(shape.opener)
-            if not usual and data.startswith(_OPENERS):
-                usual = True
-                self._named = not self._named
-                shape = _SHAPES[has_cr][self._named]
-        pieces = data.split(shape.separator)
-        begin = 0
-        if usual:
-            pieces[0] = pieces[0][len(shape.opener) :]
-        elif len(pieces) == 1:
-            return 0
-        else:
-            begin = len(pieces.pop(0)) + len(shape.blank)
-            self._lines(data, 0, begin, emit)
-        last = pieces.pop()
-        if last.endswith(shape.blank):
-            pieces.append(last[: -len(shape.blank)])
-        return self._pieces(pieces, data, begin, shape, emit) if pieces else begin
+        The fast way through whole blocks, up to the last blank line of a read. Gives where the rest begins.
 
-    def _pieces(self, pieces: list[bytes], data: bytes, begin: int, shape: _Shape, emit: Emit[SseFrame]) -> int:
+        As long as events are of the form of the last one, a read is cut once; what is of another form in between is looked at block by block.
         """
-        The events between openers and blank lines; those that are not of the usual shape line by line. `begin` is where in `data` the first one begins.
+        blank = _LINE_ENDS[has_cr].blank
+        stop = data.rfind(blank) + len(blank)
+        if stop < len(blank):
+            return 0
+        begin = 0
+        while begin < stop:
+            form = self._form
+            if self._start is not None or self._stray or form.blank != blank or not data.startswith(form.opener, begin):
+                begin = self._block(data, begin, stop, has_cr, emit)
+                continue
+            opening, width = len(form.opener), len(blank)
+            name, clean, last_id, retry = form.name, True, self.last_event_id, self.retry
+            base = self._at - len(data)
+            for raw in data[begin + opening : stop - width].split(form.separator):
+                end = begin + opening + len(raw) + width
+                if clean and _LF not in raw and not (has_cr and _CR in raw):
+                    # The blank line's CR is the end already.
+                    emit(SseEvent(raw, name, last_id, retry, base + begin, base + end - has_cr, base + begin + opening))
+                    begin = end
+                    continue
+                while begin < end:
+                    begin = self._block(data, begin, end, has_cr, emit)
+                clean, last_id, retry = not self._stray, self.last_event_id, self.retry
+        return stop
+
+    def _block(self, data: bytes, begin: int, stop: int, has_cr: bool, emit: Emit[SseFrame]) -> int:
         """
-        opener, inner, blank, _ = shape
-        opening, width = len(opener), len(blank)
-        has_cr = width == 4
-        base = self._at - len(data)
-        clean, last_id, retry = self._start is None and not self._stray, self.last_event_id, self.retry
-        for raw in pieces:
-            name, at = "message", begin + opening
-            end = at + len(raw) + width
-            if inner:
-                known = self._before_data
-                if known and raw.startswith(known):
-                    # The name of the one before.
-                    name, raw = self._name, raw[len(known) :] or b"\n"
-                else:
-                    head, _, raw = raw.partition(inner)
-                    if not raw or _LF in head or (has_cr and _CR in head):
-                        raw = b"\n"
-                    elif head:
-                        self._before_data, self._name = head + inner, head.decode()
-                        name = self._name
-                at = end - width - len(raw)
-            if clean and _LF not in raw and not (has_cr and _CR in raw):
-                # The blank line's CR is the end already.
-                emit(SseEvent(raw, name, last_id, retry, base + begin, base + end - has_cr, base + at))
-            else:
-                self._lines(data, begin, end, emit)
-                clean, last_id, retry = self._start is None and not self._stray, self.last_event_id, self.retry
-            begin = end
-        return begin
+        All up to the next blank line: an event of the usual kind, which tells the form of those that follow, or anything else, line by line.
+        """
+        blank, plain, usual = _LINE_ENDS[has_cr]
+        if self._start is None and not self._stray and (found := usual(data, begin, stop)):
+            named, raw = found.groups()
+            form = self._form = plain if named is None else _Form.of(named, blank[: len(blank) // 2])
+            base, end = self._at - len(data), found.end()
+            emit(SseEvent(raw, form.name, self.last_event_id, self.retry, base + begin, base + end - has_cr, base + found.start(2)))
+            return end
+        at = data.find(blank, begin, stop)
+        end = stop if at < 0 else at + len(blank)
+        self._lines(data, begin, end, emit)
+        return end
 
     def _is_half(self, data: bytes) -> bool:
         """
-        Whether this is a name and the beginning of a line of data, of an event of their own: no limit is passed in it and nothing comes out of it.
+        Whether this is the beginning of an event of the form at hand: no limit is passed in it and nothing comes out of it.
         """
-        return self._start is None and not self._stray and b"\ndata: " in data and data.count(b"\n") == 1
+        opener = self._form.opener
+        if self._start is not None or self._stray:
+            return False
+        return _LF not in data[len(opener) :] if data.startswith(opener) else opener.startswith(data)
 
     def _lines(self, data: bytes, pos: int, stop: int, emit: Emit[SseFrame]) -> int:
         """
