@@ -125,4 +125,7 @@ def guarded(predicate: Predicate | None = None) -> EventFilter:
     """
     inner = DEFAULT if predicate is None else as_filter(predicate)
     allows = inner.predicate
+    if inner is DEFAULT:
+        # It hides nothing of the frame by itself.
+        return EventFilter(allows, f"guarded({inner.name})")
     return EventFilter(lambda event: event.terminal or type(event) in _FRAME or allows(event), f"guarded({inner.name})")

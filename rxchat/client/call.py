@@ -24,7 +24,7 @@ from rxchat.client.timings import Stopwatch, Timings
 from rxchat.demand import valve_of
 from rxchat.errors import CancelledStreamError, ConfigurationError, Verdict, verdict_of
 from rxchat.events import Abort, ChatEvent, ErrorEvent, Phase, ResponseEnd, ResponseStart
-from rxchat.filters import Predicate
+from rxchat.filters import EventFilter, Predicate
 from rxchat.loops import in_loop
 from rxchat.pipeline import Envelope, NextBody
 from rxchat.response import ChatResponse, Usage
@@ -83,7 +83,7 @@ class Call:
         self, prepare: Callable[[], Exchange], shown: Predicate, settings: HttpSettings | None = None, dice: random.Random | None = None
     ) -> None:
         self._prepare = prepare
-        self._shown = shown
+        self._shown = shown.predicate if isinstance(shown, EventFilter) else shown
         self._settings = settings or HttpSettings()
         self._dice = dice or DICE
         self._verdict: Verdict | None = None
@@ -254,7 +254,16 @@ class _Supervised(Stage[bytes, ChatEvent]):
         self._obeying(emit, lambda out: self._envelope.start(out))
 
     def feed(self, item: bytes, emit: Emit[ChatEvent]) -> None:
-        self._obeying(emit, lambda out: self._envelope.feed(item, out))
+        # As `_obeying`, for every read.
+        try:
+            self._envelope.feed(item, self._through if emit is self._emit else self._to(emit))
+        except _Unwound:
+            self.abort(emit)
+        except NextBody:
+            if self._call._wanted is None:
+                raise
+        if self._call._wanted is not None and self._call.verdict is None:
+            self.abort(emit)
 
     def flush(self, emit: Emit[ChatEvent]) -> None:
         self._obeying(emit, lambda out: self._envelope.flush(out))

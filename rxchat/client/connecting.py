@@ -4,6 +4,7 @@ The connections of the sessions made here.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from functools import partial
 from typing import Any
@@ -11,8 +12,12 @@ from typing import Any
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
-__all__ = ["OwnConnector"]
+from rxchat.client.inlet import Inlet
 
+__all__ = ["HeadFirst", "OwnConnector"]
+
+# Bytes taken from a socket at once, at most.
+SOCKET_READ = 64 * 1024
 END = b"\r\n\r\n"
 # So long is a head up to its status, and such is one that is no answer yet.
 STATUS = len(b"HTTP/1.1 103")
@@ -26,19 +31,41 @@ class HeadFirst(ResponseHandler):
     Bytes that nobody asked for, behind the end of an answer, end the connection: aiohttp would take them for the answer to its next request.
     """
 
+    # Who is handed on what arrives.
+    inlet: Inlet | None = None
     # The last bytes of a head that is not whole yet; None behind it.
     _head: bytes | None = b""
     # The first bytes of a head.
     _status: bytes = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # A selector loop allocates that much for every read, by default 256 KiB, which most allocators fetch from the system each time: it then costs more
+        # than all that is done with what came. Other loops know no such attribute.
+        if hasattr(transport, "max_size"):
+            transport.max_size = SOCKET_READ
+        super().connection_made(transport)
 
     def set_response_params(self, **params: Any) -> None:
         self._head, self._status = b"", b""
         super().set_response_params(**params)
 
     def data_received(self, data: bytes) -> None:
-        if data and self._head is None and self._payload is not None and self._payload.is_eof():
+        if self._head is not None:
+            self._head_received(data)
+        elif data and self._payload is not None and self._payload.is_eof():
             self.close()
-            return
+        else:
+            super().data_received(data)
+        inlet = self.inlet
+        if inlet is not None and inlet.woken:
+            inlet.run()
+
+    def resume_reading(self, *args: Any, **options: Any) -> None:
+        # aiohttp asks for it at every read, and then has its parser look whether there is something it held back.
+        if self._reading_paused:
+            super().resume_reading(*args, **options)
+
+    def _head_received(self, data: bytes) -> None:
         while data and self._head is not None:
             known, self._status = self._head, (self._status + data)[:STATUS]
             at = (known + data).find(END)
@@ -60,6 +87,8 @@ class HeadFirst(ResponseHandler):
         if ended is not None and ended.done() and not ended.cancelled():
             # Asked for, or asyncio complains that nobody did: who waited for it, closing a session, may have been cancelled.
             ended.exception()
+        if self.inlet is not None:
+            self.inlet.run()
 
 
 class OwnConnector(aiohttp.TCPConnector):

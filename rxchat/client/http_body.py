@@ -2,7 +2,8 @@
 One HTTP request as an Observable of the bytes of its answer.
 
 A subscription is one asyncio task that reads and pushes; the push is the demand signal, for the next read waits until every synchronous consumer is done.
-Disposal cancels the task at whatever stage it is (also before the headers), which closes the connection; it says nothing.
+While bytes come in as they are wanted, they are pushed as they arrive and the task sleeps. Disposal cancels the task at whatever stage it is (also before
+the headers), which closes the connection; it says nothing.
 
 What a chat protocol calls the end often comes a moment before the transfer's own (`data: [DONE]`, then the last chunk). Whoever leaves a body there, in a
 session that others share, leaves the task to wait for that, so that the connection serves again; the subscriber waits for nothing.
@@ -17,7 +18,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
+from contextvars import Context, ContextVar, copy_context
 from http import HTTPStatus
 from typing import Any
 
@@ -134,6 +135,8 @@ class Pump:
     _observer: abc.ObserverBase[bytes]
     _valve: Valve | None
     _task: asyncio.Task[None] | None = None
+    # The subscriber's, in which all is pushed.
+    _context: Context = attrs.field(factory=copy_context)
     _over: bool = False
     _pushing: bool = False
     _lingers: bool = False
@@ -142,7 +145,7 @@ class Pump:
         """
         Begin, and give the handle that ends it.
         """
-        self._task = running_loop().create_task(self._run(), name="rxchat request")
+        self._task = running_loop().create_task(self._run(), name="rxchat request", context=self._context)
         _tasks.add(self._task)
         self._task.add_done_callback(_ended)
         return Disposable(self._dispose)
@@ -153,7 +156,8 @@ class Pump:
         self._over = True
         task = self._task
         assert task is not None
-        if task is current_task():
+        if self._pushing and loop_at_work() is task.get_loop():
+            # In the middle of a push.
             self._lingers = self._session is not None and self._whole()
         else:
             in_loop(task.get_loop(), task.cancel)
@@ -203,6 +207,8 @@ class Pump:
                 if self._valve is not None and not self._over:
                     # Somebody downstream has too much waiting. No clock runs meanwhile.
                     await self._valve.ready()
+                if not self._over:
+                    await answer.pour(self._settings.read_size, self._poured, self._context)
             if self._lingers:
                 await self._linger(answer)
 
@@ -222,6 +228,13 @@ class Pump:
         self._pushing = True
         self._observer.on_next(chunk)
         self._pushing = False
+
+    def _poured(self, chunk: bytes) -> bool:
+        """
+        Push what has just arrived; whether to go on so.
+        """
+        self._push(chunk)
+        return not self._over and (self._valve is None or not self._valve.held)
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Answer]:

@@ -5,13 +5,17 @@ The body of one answer, read from aiohttp a bounded piece at a time, decompresse
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
+from contextvars import Context
 
 import aiohttp
 from aiohttp.http_exceptions import HttpProcessingError
 
+from rxchat.client.connecting import HeadFirst
 from rxchat.client.encodings import Decoder, decoder_for
 from rxchat.client.failures import from_aiohttp
+from rxchat.client.inlet import Inlet
 from rxchat.errors import ConnectionLostError, RxchatError
 from rxchat.pipeline import Head
 
@@ -50,6 +54,19 @@ class Answer:
         if self._decoder is None:
             return await self._raw(limit)
         return await self._decoded(self._decoder, limit)
+
+    async def pour(self, size: int | None, take: Callable[[bytes], bool], context: Context) -> None:
+        """
+        Hand on the next bytes as they arrive, for as long as `take` says True: no task wakes for them. Then `read` goes on, and meets whatever is no data.
+
+        At once if this cannot be: bytes are there to be read, they are compressed, or the connection is none of ours.
+        """
+        content = self._content
+        protocol = getattr(content, "_protocol", None)
+        if self._decoder is not None or not isinstance(protocol, HeadFirst) or not protocol.connected:
+            return
+        if not content._buffer and not content.is_eof() and content.exception() is None:
+            await Inlet(content, protocol, min(size or PIECE, PIECE), take, context).wait()
 
     async def finish(self, seconds: float) -> None:
         """

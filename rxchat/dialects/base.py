@@ -158,6 +158,38 @@ class Parser(Stage[Frame, ChatEvent]):
     From frames to events, one response. Subclasses fill in `on_...`; this class counts limits, keeps the step and words the ends.
     """
 
+    # Most of these are looked at for every frame, and a dialect adds its own: together they would be too many for the compact form of an instance.
+    __slots__ = (
+        "__arguments",
+        "__emit",
+        "__frames",
+        "__last",
+        "__learned",
+        "__most",
+        "__name",
+        "__out",
+        "__output",
+        "__patience",
+        "__plain",
+        "__read",
+        "__take",
+        "__template",
+        "__waits",
+        "after_finish",
+        "context",
+        "finish",
+        "finish_raw",
+        "limits",
+        "metadata",
+        "model",
+        "offset",
+        "options",
+        "response_id",
+        "step",
+        "step_open",
+        "unknown_names",
+    )
+
     finish_reasons: ClassVar[Mapping[str, FinishReason]] = {}
 
     def __init__(self, context: Context) -> None:
@@ -396,7 +428,9 @@ class Parser(Stage[Frame, ChatEvent]):
 
     def drop(self) -> None:
         # Choices, calls and blocks of a dialect may know their parser.
-        self.__dict__.clear()
+        vars(self).clear()
+        self.__template, self.__take = None, _nothing
+        self.__emit, self.__out = None, _nobody
 
     def __learn(self, value: Any, event: SseEvent) -> None:
         """

@@ -121,6 +121,8 @@ class SseFramer(TextFramer[SseFrame]):
                 data = data[1:]
         if len(data) <= self._harmless:
             data = data[self._blocks(data, has_cr, emit) :]
+            if not data:
+                return
             if len(data) <= fresh and not has_cr and self._is_half(data):
                 self._half = data
                 return
