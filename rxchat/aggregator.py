@@ -147,7 +147,8 @@ class Aggregator(Stage[ChatEvent, ChatEvent]):
         return event
 
     def _step_start(self, event: StepStart) -> ChatEvent:
-        self._end_step(ChatResponse())
+        if self._running:
+            self._end_step(ChatResponse())
         self._begin_step(event)
         return event
 

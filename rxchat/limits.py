@@ -43,10 +43,13 @@ class Limits:
         """
         ConfigurationError for a bound that is no whole number, or negative.
         """
-        for name, value in attrs.asdict(self).items():
+        for name in _NAMES:
+            value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise ConfigurationError(f"the limit {name} is a whole number from 0 on, not {value!r}")
 
+
+_NAMES = tuple(attrs.fields_dict(Limits))
 
 # The values of the boundary study; its depth of 16 counts edges, so 17 containers pass (contract P16).
 Limits.strict = Limits(line=8192, event=8192, total=65_536, output=4096, tool_arguments=4096, events=256, json_depth=17, pending=256, error_body=8192)

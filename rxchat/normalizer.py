@@ -253,11 +253,10 @@ class Normalizer(Stage[ChatEvent, ChatEvent]):
         """
         Close what is open, the step too: it ended without a word of its own.
         """
-        seed = ChatResponse(verdict=verdict)
-        if self._step is None:
-            self._close(seed, emit)
-        else:
-            self._step_end(StepEnd(self._step, seed), emit)
+        if self._step is not None:
+            self._step_end(StepEnd(self._step, ChatResponse(verdict=verdict)), emit)
+        elif self._blocks or self._calls:
+            self._close(ChatResponse(verdict=verdict), emit)
 
     def _close(self, seed: ChatResponse, emit: Emit[ChatEvent]) -> None:
         """

@@ -291,8 +291,8 @@ def response_stage(
     spec = get_dialect(dialect) if isinstance(dialect, str) else dialect
     _of_type("a dialect", spec, Dialect)
     _of_type("options", options or {}, Mapping)
-    _of_type("limits", limits or Limits(), Limits)
     bounds = limits or (Limits.strict if profile == "strict_text" else Limits())
+    _of_type("limits", bounds, Limits)
     context = spec.context(options, limits=bounds, unknown=unknown, provenance=provenance, profile=profile)
 
     def open_body() -> Stage[bytes, ChatEvent]:

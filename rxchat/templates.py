@@ -9,8 +9,9 @@ fits is strict JSON, and its value is the first one's but for the slots; of one 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from enum import Enum
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import msgspec
@@ -39,7 +40,10 @@ LONGEST = 8192
 # What so few bytes end with is compared together with the last slot.
 _SHORT = 64
 _BACKSLASH = 0x5C
-_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*+"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
+# A name, or a value that is no container, or a mark.
+_TOKENS = re.compile(rb'("(?:[^"\\]|\\.)*+")\s*+:|"(?:[^"\\]|\\.)*+"|[{}\[\],]|[^\s{}\[\],:"]+', re.DOTALL)
+_OPENING, _CLOSING = {b"{": None, b"[": 0}, frozenset((b"}", b"]"))
+_SLOTS = {slot: re.compile(slot.value, re.DOTALL) for slot in Slot}
 _unescaped = msgspec.json.Decoder(str).decode
 
 
@@ -51,30 +55,31 @@ def template(raw: bytes, slots: Mapping[Path, Slot]) -> TemplateReader | None:
     """
     if len(raw) > LONGEST:
         return None
-    pattern: list[bytes] = []
-    kinds: list[Slot] = []
-    begin = at = 0
-    for path, start, end in _values(raw):
+    # What is the same, slot, what is the same, slot, ...
+    parts: list[bytes | Slot] = []
+    at = 0
+    for path, start, end in _values(raw, {path[-1] for path in slots}):
         slot = slots.get(path)
-        if slot is not None and re.fullmatch(slot.value, raw[start:end], re.DOTALL):
-            if kinds:
-                pattern.append(re.escape(raw[at:start]))
-            else:
-                begin = start
-            pattern.append(slot.value)
-            kinds.append(slot)
+        if slot is not None and _SLOTS[slot].fullmatch(raw, start, end):
+            parts += raw[at:start], slot
             at = end
-    wanted = [slot for slot in slots.values() if slot is Slot.TEXT or slot is Slot.INTEGER]
-    read = [slot for slot in kinds if slot in wanted]
-    if sorted(slot.name for slot in read) != sorted(slot.name for slot in wanted) or read.count(Slot.TEXT) != 1:
+    read = [slot for slot in parts if slot is Slot.TEXT or slot is Slot.INTEGER]
+    if read.count(Slot.TEXT) != 1 or read.count(Slot.INTEGER) != (Slot.INTEGER in slots.values()):
         return None
-    tail = raw[at:]
-    if len(tail) > _SHORT:
-        fits, behind = re.compile(b"".join(pattern), re.DOTALL).fullmatch, tail
-    else:
-        fits, behind = re.compile(b"".join([*pattern, re.escape(tail)]), re.DOTALL).fullmatch, b""
+    head, tail = raw[: len(parts[0])], raw[at:]  # type: ignore[arg-type]
+    if len(tail) <= _SHORT:
+        parts.append(tail)
+        tail = b""
     number = read.index(Slot.INTEGER) + 1 if Slot.INTEGER in read else 0
-    return _reader(raw[:begin], fits, behind, read.index(Slot.TEXT) + 1, number)
+    return _reader(head, _fits(tuple(parts[1:])), tail, read.index(Slot.TEXT) + 1, number)
+
+
+@lru_cache(maxsize=256)
+def _fits(parts: tuple[bytes | Slot, ...]) -> Callable[[bytes, int, int], re.Match[bytes] | None]:
+    """
+    Compares all from the first slot on: streams of one provider mostly differ in what stands in front of it, and compiling takes as long as many frames.
+    """
+    return re.compile(b"".join(part.value if isinstance(part, Slot) else re.escape(part) for part in parts), re.DOTALL).fullmatch
 
 
 def _reader(head: bytes, fits: Callable[[bytes, int, int], re.Match[bytes] | None], tail: bytes, text: int, number: int) -> TemplateReader:
@@ -97,28 +102,21 @@ def _reader(head: bytes, fits: Callable[[bytes, int, int], re.Match[bytes] | Non
     return read
 
 
-def _values(raw: bytes) -> Iterator[tuple[Path, int, int]]:
+def _values(raw: bytes, names: Collection[str | int]) -> Iterator[tuple[Path, int, int]]:
     """
-    Each value that is no container: its path, where it starts and ends.
+    Each value that is no container and has one of these names in its own: its path, where it starts and ends.
     """
-    path: list[Any] = []
-    key = False  # whether the next string is one
+    path: list[Any] = [None]
     for token in _TOKENS.finditer(raw):
         mark = token[0]
-        if mark in (b"{", b"["):
-            path.append(None if mark == b"{" else 0)
-            key = mark == b"{"
-        elif mark in (b"}", b"]"):
-            path.pop()
-            key = False
-        elif mark == b",":
-            if isinstance(path[-1], int):
+        if mark == b",":
+            if type(path[-1]) is int:
                 path[-1] += 1
-            else:
-                key = True
-        elif mark != b":":
-            if key:
-                path[-1] = _unescaped(mark)
-                key = False
-            else:
-                yield tuple(path), token.start(), token.end()
+        elif mark in _OPENING:
+            path.append(_OPENING[mark])
+        elif mark in _CLOSING:
+            path.pop()
+        elif token[1] is not None:
+            path[-1] = _unescaped(token[1])
+        elif path[-1] in names:
+            yield tuple(path[1:]), token.start(), token.end()
