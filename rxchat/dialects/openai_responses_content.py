@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from io import StringIO
 from typing import Any, ClassVar
 
 from rxchat.dialects.base import mapping, sequence, string
@@ -39,7 +40,7 @@ class Block:
     def __init__(self, index: int, item_id: str | None) -> None:
         self.index = index
         self.item_id = item_id
-        self.said: list[str] = []
+        self.said = StringIO()
         self.ended = False
 
     def say(self, text: str, emit: Out) -> None:
@@ -52,7 +53,7 @@ class Block:
         """
         The block's end, once, if anything was said in it.
         """
-        if self.said and not self.ended:
+        if self.said.tell() and not self.ended:
             self.ended = True
             self._end(emit)
 
@@ -75,7 +76,7 @@ class TextBlock(Block):
         self._numbers: set[int] = set()
 
     def say(self, text: str, emit: Out) -> None:
-        self.said.append(text)
+        self.said.write(text)
         emit(TextDelta(text, self.index, self.item_id))
 
     def cite(self, raw: Fields, number: Any, emit: Out) -> None:
@@ -114,7 +115,7 @@ class ThinkingBlock(Block):
     __slots__ = ()
 
     def say(self, text: str, emit: Out) -> None:
-        self.said.append(text)
+        self.said.write(text)
         emit(ThinkingDelta(text, self.index, self.item_id))
 
     def _end(self, emit: Out) -> None:
@@ -131,7 +132,7 @@ class RefusalBlock(Block):
     key: ClassVar[str] = "refusal"
 
     def say(self, text: str, emit: Out) -> None:
-        self.said.append(text)
+        self.said.write(text)
         emit(RefusalDelta(text))
 
 
@@ -225,7 +226,7 @@ class ContentItem(Item):
         """
         Encrypted reasoning: the signature of its last readable part, of the summary first; without any, a block only the provider can read.
         """
-        readable = max((place for place, block in self.blocks.items() if block.said), default=None)
+        readable = max((place for place, block in self.blocks.items() if block.said.tell()), default=None)
         if sealed and readable:
             emit(ThinkingSignature(sealed, self.blocks[readable].index, self.id))
         elif sealed:

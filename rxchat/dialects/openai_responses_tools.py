@@ -5,6 +5,7 @@ Tools of the Responses protocol: calls the client runs, tools the provider runs,
 from __future__ import annotations
 
 import json
+from io import StringIO
 from typing import Any
 
 from rxchat.dialects.base import mapping, sequence, string
@@ -40,7 +41,7 @@ class CallItem(Item):
         self.call_id = self.name = ""
         self._ended = False
         self._torn = False  # its beginning was never here
-        self._said: list[str] = []
+        self._said = StringIO()
         self._extra: Fields = {}
 
     def begin(self, raw: Fields, emit: Out) -> None:
@@ -51,7 +52,7 @@ class CallItem(Item):
         """
         A fragment of the arguments, not empty.
         """
-        self._said.append(text)
+        self._said.write(text)
         emit(ToolCallArgsDelta(text, self.call_id, self.index))
 
     def settle(self, final: Any, emit: Out) -> None:
@@ -62,7 +63,7 @@ class CallItem(Item):
         rest = self.remainder(self._said, text)
         if rest:
             self.say(rest, emit)
-        elif rest is None and not _same_json("".join(self._said), text):
+        elif rest is None and not _same_json(self._said.getvalue(), text):
             self._torn = self.host.torn = self.came_late(self._said, text)
             if not self._torn:
                 raise self.host.malformed("the final arguments of a call differ from their fragments")
@@ -71,7 +72,7 @@ class CallItem(Item):
         self._learn(raw)
         self.settle(raw.get("input" if self.kind == "custom" else "arguments"), emit)
         status = raw.get("status")
-        if status in ("completed", "incomplete") or _is_object("".join(self._said)):
+        if status in ("completed", "incomplete") or _is_object(self._said.getvalue()):
             self.end(status != "incomplete" and not self._torn, emit)
 
     def end(self, complete: bool, emit: Out) -> None:
@@ -147,7 +148,7 @@ class ServerItem(Item):
         self.needs_client = False
         self._announced = False
         self._name = string(raw.get("name")) or self.type.removesuffix("_call")
-        self._said: list[str] = []
+        self._said = StringIO()
         self._command = 0
 
     def begin(self, raw: Fields, emit: Out) -> None:
@@ -165,7 +166,7 @@ class ServerItem(Item):
         A fragment of what the tool is called with, not empty.
         """
         self._announce(emit)
-        self._said.append(text)
+        self._said.write(text)
         emit(ServerToolArgsDelta(self.type, text, self.id))
 
     def command(self, text: str, number: Any, emit: Out) -> None:
