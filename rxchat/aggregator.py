@@ -218,7 +218,7 @@ class Aggregator(Stage[ChatEvent, ChatEvent]):
     # Text and thinking -----------------------------------------------------------------------------------------------------------------------
 
     def _block_delta(self, event: TextDelta | ThinkingDelta) -> ChatEvent:
-        self._append = self._fold(event.choice).block(event.group, (event.index, event.item_id)).text.write
+        self._append = self._fold(event.choice).block(event.group, (event.index, event.item_id)).grown.add
         self._current = (type(event), event.choice, event.index, event.item_id)
         self._append(event.text)
         return event
@@ -247,7 +247,7 @@ class Aggregator(Stage[ChatEvent, ChatEvent]):
         key = (event.choice, event.index, event.call_id)
         append = self._fragments.get(key)
         if append is None:
-            append = self._fragments[key] = self._fold(event.choice).call(event.call_id, event.index).text.write
+            append = self._fragments[key] = self._fold(event.choice).call(event.call_id, event.index).grown.add
         append(event.text)
         return event
 
@@ -266,7 +266,7 @@ class Aggregator(Stage[ChatEvent, ChatEvent]):
         return event
 
     def _server_tool_delta(self, event: ServerToolArgsDelta) -> ChatEvent:
-        self._fold(0).server_tool(event.kind, event.id).text.write(event.text)
+        self._fold(0).server_tool(event.kind, event.id).grown.add(event.text)
         return event
 
     def _server_tool_result(self, event: ServerToolResult) -> ChatEvent:

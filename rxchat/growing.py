@@ -7,13 +7,13 @@ A text that grows is written into a buffer and read once: the work stays linear 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from io import StringIO
 from typing import Any, TypeAlias
 
 import attrs
 
 from rxchat.errors import InvalidJSONError
 from rxchat.events import ANONYMOUS, BlockKey, Group, match_block
+from rxchat.growingtext import GrowingText
 from rxchat.response import Part, RefusalPart, ServerToolPart, TextPart, ThinkingPart, ToolCall
 from rxchat.strictjson import loads
 
@@ -31,12 +31,12 @@ class GrowingBlock:
 
     group: Group
     key: BlockKey
-    text: StringIO = attrs.field(factory=StringIO)
+    grown: GrowingText = attrs.field(factory=GrowingText)
     signature: str | None = None
     placed: bool = False
 
     def part(self) -> Part:
-        text = self.text.getvalue()
+        text = self.grown.text
         return TextPart(text, *self.key) if self.group is Group.TEXT else ThinkingPart(text, self.signature, *self.key)
 
 
@@ -50,17 +50,17 @@ class GrowingCall:
     name: str
     index: int | None
     kind: str = "function"
-    text: StringIO = attrs.field(factory=StringIO)
+    grown: GrowingText = attrs.field(factory=GrowingText)
     done: ToolCall | None = None
 
     def part(self) -> ToolCall:
-        return self.done or ToolCall(self.id, self.name, self.text.getvalue(), index=self.index, kind=self.kind)
+        return self.done or ToolCall(self.id, self.name, self.grown.text, index=self.index, kind=self.kind)
 
     def end(self, said: ToolCall) -> ToolCall:
         """
         The finished call: what its END says, the rest as known before.
         """
-        text = said.arguments_text or self.text.getvalue()
+        text = said.arguments_text or self.grown.text
         arguments = _arguments(text) if said.complete and said.kind == "function" else None
         self.done = attrs.evolve(said, id=said.id or self.id, name=said.name or self.name, arguments_text=text, arguments=arguments)
         return self.done
@@ -73,11 +73,11 @@ class GrowingServerTool:
     """
 
     known: ServerToolPart
-    text: StringIO = attrs.field(factory=StringIO)
+    grown: GrowingText = attrs.field(factory=GrowingText)
     answered: bool = False
 
     def part(self) -> ServerToolPart:
-        return attrs.evolve(self.known, arguments_text=self.text.getvalue())
+        return attrs.evolve(self.known, arguments_text=self.grown.text)
 
 
 @attrs.define(eq=False)
@@ -86,10 +86,10 @@ class GrowingRefusal:
     The words of refusal of one choice.
     """
 
-    text: StringIO = attrs.field(factory=StringIO)
+    grown: GrowingText = attrs.field(factory=GrowingText)
 
     def part(self) -> RefusalPart:
-        return RefusalPart(self.text.getvalue())
+        return RefusalPart(self.grown.text)
 
 
 @attrs.define(eq=False)
@@ -245,4 +245,4 @@ class ChoiceFold:
         if self._refusal is None:
             self._refusal = GrowingRefusal()
             self.note(self._refusal)
-        self._refusal.text.write(text)
+        self._refusal.grown.add(text)

@@ -15,7 +15,7 @@ TEXT, THINKING = Group.TEXT, Group.THINKING
 
 
 def write(fold: ChoiceFold, group: Group, text: str, index: int | None = None) -> None:
-    fold.block(group, (index, None)).text.write(text)
+    fold.block(group, (index, None)).grown.add(text)
 
 
 def test_blocks() -> None:
@@ -79,7 +79,7 @@ def test_calls(text: str, arguments: dict[str, int] | None) -> None:
     A call that ended complete has one strict JSON object for arguments or none (N7, P3).
     """
     fold = ChoiceFold()
-    fold.begin_call(0, GrowingCall("a", "f", 0)).text.write(text)
+    fold.begin_call(0, GrowingCall("a", "f", 0)).grown.add(text)
     assert (ToolCall("a", "f", text, index=0),) == fold.parts()
     done = fold.call("a", 0).end(ToolCall("a", complete=True, index=0))
     assert ((ToolCall("a", "f", text, arguments, complete=True, index=0),), True) == ((done,), fold.has_client_call())
@@ -94,8 +94,8 @@ def test_server_tools() -> None:
     One part per id; without ids, one per kind until it is answered.
     """
     fold = ChoiceFold()
-    fold.server_tool("search", "s", begins=True).text.write("{")
-    fold.server_tool("search", "s").text.write("}")
+    fold.server_tool("search", "s", begins=True).grown.add("{")
+    fold.server_tool("search", "s").grown.add("}")
     fold.server_tool("code", None).answered = True
     fold.server_tool("code", None)
     fold.server_tool("code", None, begins=True)
@@ -120,7 +120,7 @@ def test_an_unknown_call_begins() -> None:
     A fragment without a start makes its call, by index or by id.
     """
     fold = ChoiceFold()
-    fold.call("a", 0).text.write("x")
-    fold.call("b", None).text.write("y")
-    fold.call("b", None).text.write("z")
+    fold.call("a", 0).grown.add("x")
+    fold.call("b", None).grown.add("y")
+    fold.call("b", None).grown.add("z")
     assert (ToolCall("a", "", "x", index=0), ToolCall("b", "", "yz")) == fold.parts()

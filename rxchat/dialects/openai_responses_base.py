@@ -9,7 +9,6 @@ was seen with, and blocks and calls are numbered here, in the order of their app
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from io import StringIO
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -18,6 +17,7 @@ import attrs
 from rxchat.dialects.base import string
 from rxchat.errors import DialectError
 from rxchat.events import PROVIDER_ITEM, ChatEvent, Custom, ToolResult
+from rxchat.growingtext import GrowingText
 from rxchat.stage import Emit
 from rxchat.strictjson import dumps
 
@@ -91,20 +91,20 @@ class Item:
         The item is whole: say what was not said yet.
         """
 
-    def remainder(self, said: StringIO, final: str) -> str | None:
+    def remainder(self, said: GrowingText, final: str) -> str | None:
         """
         What `final` has beyond what was said, None if they contradict each other. White space at the ends is no contradiction, no final text says nothing.
         """
-        before = said.getvalue()
+        before = said.text
         if final.startswith(before):
             return final[len(before) :]
         return "" if not final or final.strip() == before.strip() else None
 
-    def came_late(self, said: StringIO, final: str) -> bool:
+    def came_late(self, said: GrowingText, final: str) -> bool:
         """
         Whether a contradiction is only that the beginning was never here: then the response is `torn`, but nothing in it is wrong.
         """
-        return not self.announced and final.endswith(said.getvalue())
+        return not self.announced and final.endswith(said.text)
 
 
 class ResultItem(Item):

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from io import StringIO
 from typing import Any, ClassVar
 
 from rxchat.dialects.base import mapping, sequence, string
@@ -24,6 +23,7 @@ from rxchat.events import (
     ThinkingRedacted,
     ThinkingSignature,
 )
+from rxchat.growingtext import GrowingText
 
 __all__ = ["Block", "ContentItem", "RefusalBlock", "TextBlock", "ThinkingBlock"]
 
@@ -40,7 +40,7 @@ class Block:
     def __init__(self, index: int, item_id: str | None) -> None:
         self.index = index
         self.item_id = item_id
-        self.said = StringIO()
+        self.said = GrowingText()
         self.ended = False
 
     def say(self, text: str, emit: Out) -> None:
@@ -76,7 +76,7 @@ class TextBlock(Block):
         self._numbers: set[int] = set()
 
     def say(self, text: str, emit: Out) -> None:
-        self.said.write(text)
+        self.said.add(text)
         emit(TextDelta(text, self.index, self.item_id))
 
     def cite(self, raw: Fields, number: Any, emit: Out) -> None:
@@ -115,7 +115,7 @@ class ThinkingBlock(Block):
     __slots__ = ()
 
     def say(self, text: str, emit: Out) -> None:
-        self.said.write(text)
+        self.said.add(text)
         emit(ThinkingDelta(text, self.index, self.item_id))
 
     def _end(self, emit: Out) -> None:
@@ -132,7 +132,7 @@ class RefusalBlock(Block):
     key: ClassVar[str] = "refusal"
 
     def say(self, text: str, emit: Out) -> None:
-        self.said.write(text)
+        self.said.add(text)
         emit(RefusalDelta(text))
 
 

@@ -5,7 +5,6 @@ Tools of the Responses protocol: calls the client runs, tools the provider runs,
 from __future__ import annotations
 
 import json
-from io import StringIO
 from typing import Any
 
 from rxchat.dialects.base import mapping, sequence, string
@@ -13,6 +12,7 @@ from rxchat.dialects.openai_responses_base import FAILED, Fields, Host, Item, Ou
 from rxchat.dialects.openai_responses_fields import item_media, search_results
 from rxchat.errors import InvalidJSONError
 from rxchat.events import ServerToolArgsDelta, ServerToolResult, ServerToolStart, ToolCallArgsDelta, ToolCallEnd, ToolCallStart
+from rxchat.growingtext import GrowingText
 from rxchat.response import ToolCall
 from rxchat.strictjson import loads
 
@@ -41,7 +41,7 @@ class CallItem(Item):
         self.call_id = self.name = ""
         self._ended = False
         self._torn = False  # its beginning was never here
-        self._said = StringIO()
+        self._said = GrowingText()
         self._extra: Fields = {}
 
     def begin(self, raw: Fields, emit: Out) -> None:
@@ -52,7 +52,7 @@ class CallItem(Item):
         """
         A fragment of the arguments, not empty.
         """
-        self._said.write(text)
+        self._said.add(text)
         emit(ToolCallArgsDelta(text, self.call_id, self.index))
 
     def settle(self, final: Any, emit: Out) -> None:
@@ -63,7 +63,7 @@ class CallItem(Item):
         rest = self.remainder(self._said, text)
         if rest:
             self.say(rest, emit)
-        elif rest is None and not _same_json(self._said.getvalue(), text):
+        elif rest is None and not _same_json(self._said.text, text):
             self._torn = self.host.torn = self.came_late(self._said, text)
             if not self._torn:
                 raise self.host.malformed("the final arguments of a call differ from their fragments")
@@ -72,7 +72,7 @@ class CallItem(Item):
         self._learn(raw)
         self.settle(raw.get("input" if self.kind == "custom" else "arguments"), emit)
         status = raw.get("status")
-        if status in ("completed", "incomplete") or _is_object(self._said.getvalue()):
+        if status in ("completed", "incomplete") or _is_object(self._said.text):
             self.end(status != "incomplete" and not self._torn, emit)
 
     def end(self, complete: bool, emit: Out) -> None:
@@ -148,7 +148,7 @@ class ServerItem(Item):
         self.needs_client = False
         self._announced = False
         self._name = string(raw.get("name")) or self.type.removesuffix("_call")
-        self._said = StringIO()
+        self._said = GrowingText()
         self._command = 0
 
     def begin(self, raw: Fields, emit: Out) -> None:
@@ -166,7 +166,7 @@ class ServerItem(Item):
         A fragment of what the tool is called with, not empty.
         """
         self._announce(emit)
-        self._said.write(text)
+        self._said.add(text)
         emit(ServerToolArgsDelta(self.type, text, self.id))
 
     def command(self, text: str, number: Any, emit: Out) -> None:

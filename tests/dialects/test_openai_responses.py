@@ -4,6 +4,8 @@ The Responses dialect, frame by frame: what its parser emits, how it ends, what 
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -45,6 +47,7 @@ from rxchat.events import (
 from rxchat.framing.frames import SseEvent, StrayText
 from rxchat.response import FinishReason, ServerToolPart, ToolCall
 from tests.dialects.responses_wire import (
+    DIALECT,
     Wire,
     added,
     answer,
@@ -617,6 +620,31 @@ def test_a_minimal_stream() -> None:
     assert ["STEP_END", "RESPONSE_END"] == [event.type for event in events[4:]]
     assert isinstance(events[4], StepEnd)
     assert (FinishReason.STOP, "completed") == (events[4].response.finish_reason, events[4].response.finish_reason_raw)
+
+
+@pytest.mark.parametrize(
+    "piece_of",
+    [
+        pytest.param(lambda word: text(word), id="text"),
+        pytest.param(lambda word: ev("reasoning_text.delta", 1, content_index=0, delta=word), id="thinking"),
+        pytest.param(lambda word: ev("function_call_arguments.delta", 2, delta=word), id="arguments"),
+    ],
+)
+def test_what_was_said_is_kept_as_text(piece_of: Callable[[str], Wire]) -> None:
+    """
+    Of a long answer its parser holds the text, which the final one is compared with, not an object for each piece.
+    """
+    parser = DIALECT.parser(DIALECT.context())
+    first = [created(), added(0, message()), added(1, "reasoning", id="rs_1"), added(2, "function_call", call_id="call_1", name="add")]
+    for frame in frames([*first, *(piece_of("w") for _ in range(10))]):
+        parser.feed(frame, lambda event: None)
+    wire = frames([piece_of(f" {n:06d}") for n in range(5000)])
+    tracemalloc.start()
+    for frame in wire:
+        parser.feed(frame, lambda event: None)
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert held < 5000 * 7 * 2
 
 
 def test_resumed_without_created() -> None:

@@ -30,6 +30,8 @@ SSE_PIECES = [
         b"\r\n\r\nevent: e\r\ndata: ",
         b"data: a\n\n",
         b"event: e\ndata: a\n\n",
+        b"event: longer\ndata: b\n\n",
+        b"\n\nevent: longer\ndata: ",
         b"foo: bar\n",
     ),
     *(
@@ -137,6 +139,10 @@ USUAL: list[tuple[str, Callable[[int], bytes]]] = [
     ("crlf", lambda k: b'data: {"n":%d}\r\n\r\n' % k),
     ("event and data, crlf", lambda k: b'event: e%d\r\ndata: {"n":%d}\r\n\r\n' % (k, k)),
     ("cr", lambda k: b'event: e%d\rdata: {"n":%d}\r\r' % (k, k)),
+    ("one name", lambda k: b'event: e\ndata: {"n":%d}\n\n' % k),
+    ("names in runs", lambda k: b'event: %s\ndata: {"n":%d}\n\n' % ((b"a", b"longer")[k // 5 % 2], k)),
+    ("names in runs, crlf", lambda k: b'event: %s\r\ndata: {"n":%d}\r\n\r\n' % ((b"a", b"longer")[k // 5 % 2], k)),
+    ("stray lines between", lambda k: b"event: e\ndata: a\n\n" if k % 4 else b"stray %d\n\n" % k),
     ("by turns", lambda k: b"data: a\n\n" if k % 2 else b": ping\n\nevent: e\ndata: b\n\n"),
     ("ids", lambda k: b"id: %d\nevent: e\n:HTTP/200\ndata:{}\n\n" % k),
 ]
