@@ -7,8 +7,9 @@ when it is first asked for, so that `import rxchat.errors` and the command line'
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from rxchat.lazy import lazy_names
 
 if TYPE_CHECKING:
     from rxchat.client import Call, ChatModel
@@ -214,47 +215,36 @@ __all__ = [
 
 # Where they live, from below to above.
 _HOMES = {
-    "errors": "RxchatError Verdict",
-    "response": "ChatResponse FinishReason ToolCall Usage",
-    "prompt": "JsonSchema Message Prompt RequestOptions ToolSpec audio file image",
-    "toolschema": "ToolContext tool_spec",
-    "events": (
+    ".errors": "RxchatError Verdict",
+    ".response": "ChatResponse FinishReason ToolCall Usage",
+    ".prompt": "JsonSchema Message Prompt RequestOptions ToolSpec audio file image",
+    ".toolschema": "ToolContext tool_spec",
+    ".events": (
         "Abort ChatEvent Citation ContentFilter Custom ErrorEvent Event Group Heartbeat MediaDone MediaPartial Phase RESET Raw RefusalDelta "
         "ResponseEnd ResponseStart SearchResult ServerToolArgsDelta ServerToolResult ServerToolStart Status StepEnd StepStart TextDelta "
         "TextEnd TextStart ThinkingDelta ThinkingEnd ThinkingRedacted ThinkingSignature ThinkingStart ToolCallArgsDelta ToolCallEnd "
         "ToolCallStart ToolResult UsageUpdate"
     ),
-    "limits": "Limits",
-    "operators": (
+    ".limits": "Limits",
+    ".operators": (
         "Operator decode_utf8 filter_events frame_aws_event_stream frame_json_array frame_ndjson frame_sse lift normalize parse split_think_tags"
     ),
-    "demand": "to_async_iterable",
-    "projections": "aggregate citations media of_type safety text_only thinking_only tool_calls usage",
-    "structuring": "MismatchError json_schema structured",
-    "previews": "Preview PreviewSource partial_json",
-    "records": "EventRecord batch_text to_records",
-    "ui": "for_ui",
-    "hub": "share_events",
-    "recovery": "recover recover_with",
-    "pipeline": "chat_events",
-    "tools": (
+    ".demand": "to_async_iterable",
+    ".projections": "aggregate citations media of_type safety text_only thinking_only tool_calls usage",
+    ".structuring": "MismatchError json_schema structured",
+    ".previews": "Preview PreviewSource partial_json",
+    ".records": "EventRecord batch_text to_records",
+    ".ui": "for_ui",
+    ".hub": "share_events",
+    ".recovery": "recover recover_with",
+    ".pipeline": "chat_events",
+    ".tools": (
         "Allow Deny StepContext Tool ToolAnswer ToolFailure ToolOutcome ToolPolicy ToolRequest ToolSet mcp_tools run_call run_calls tool tools_for"
     ),
-    "stores": "MemoryStore RedisStore SqliteStore Turn",
-    "client": "Call ChatModel",
-    "conversation": "Conversation",
+    ".stores": "MemoryStore RedisStore SqliteStore Turn",
+    ".client": "Call ChatModel",
+    ".conversation": "Conversation",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
-
-if not TYPE_CHECKING:  # a checker is to see what is not there
-
-    def __getattr__(name: str) -> Any:
-        if name not in _HOME_OF:
-            raise AttributeError(f"module 'rxchat' has no attribute {name!r}")
-        globals()[name] = found = getattr(import_module(f"rxchat.{_HOME_OF[name]}"), name)
-        return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -8,6 +8,7 @@ import asyncio
 import random
 import threading
 from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
 
 import attrs
 from reactivex import Observable, abc
@@ -19,7 +20,6 @@ from rxchat.client.clock import clock_of
 from rxchat.client.http_body import running_loop
 from rxchat.client.secrets import hide
 from rxchat.client.settings import HttpSettings
-from rxchat.client.steps import StepLoop
 from rxchat.client.timings import Stopwatch, Timings
 from rxchat.demand import valve_of
 from rxchat.errors import CancelledStreamError, ConfigurationError, Verdict, verdict_of
@@ -29,6 +29,9 @@ from rxchat.loops import in_loop
 from rxchat.pipeline import Envelope, NextBody
 from rxchat.response import ChatResponse, Usage
 from rxchat.stage import Emit, Stage, StreamDone
+
+if TYPE_CHECKING:
+    from rxchat.client.steps import StepLoop
 
 __all__ = ["Call", "Exchange"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import aiohttp
 from reactivex import Observable, abc
@@ -18,9 +18,9 @@ from rxchat.client.http_body import close, http_body, new_session, running_loop
 from rxchat.client.private_loop import SyncIterator, on_a_private_loop
 from rxchat.client.proxies import route_of
 from rxchat.client.request import resolve, unforced, with_quirks
+from rxchat.client.rules import MAX_STEPS, StepRules, StopWhen, step_rules
 from rxchat.client.secrets import secrets_of
 from rxchat.client.settings import HttpSettings
-from rxchat.client.steps import MAX_STEPS, StepLoop, StepRules, StopWhen, step_rules
 from rxchat.dialects import get_dialect
 from rxchat.errors import ConfigurationError, ConnectionLostError, IncompleteStreamError
 from rxchat.events import ChatEvent
@@ -31,7 +31,10 @@ from rxchat.outgoing.addresses import masked_url, secrets_in
 from rxchat.pipeline import Head, response_stage
 from rxchat.prompt import Message, Prompt, as_messages
 from rxchat.response import ChatResponse
-from rxchat.tools import Authorize, ToolPolicy, ToolSet, ToolSource
+from rxchat.tools import ToolSet, ToolSource
+
+if TYPE_CHECKING:
+    from rxchat.tools import Authorize, ToolPolicy
 
 __all__ = ["ChatModel"]
 
@@ -232,10 +235,13 @@ class ChatModel:
             return open_body
 
         messages = as_messages(prompt)
-        if rules.fixed is None:
-            return Exchange(None, envelope, secrets, StepLoop(rules, messages, ask, envelope))
-        loop = StepLoop(rules, messages, ask, envelope) if rules.fixed.runnable else None
-        return Exchange(ask(messages, rules.fixed, True), envelope, secrets, loop)
+        first = None if rules.fixed is None else ask(messages, rules.fixed, True)
+        if not rules.may_run:
+            return Exchange(first, envelope, secrets)
+        # Here, because it brings all that runs tools: a caller without any waits for none of it.
+        from rxchat.client.steps import StepLoop
+
+        return Exchange(first, envelope, secrets, StepLoop(rules, messages, ask, envelope))
 
 
 def _settle(waiting: list[asyncio.Future[None]], error: Exception | None = None) -> None:
@@ -250,4 +256,4 @@ def _settle(waiting: list[asyncio.Future[None]], error: Exception | None = None)
 
 
 # max_steps, stop_when, authorize, tool_policy, as they were said.
-_Rules: TypeAlias = tuple[int, StopWhen | Sequence[StopWhen], Authorize | None, ToolPolicy | None]
+_Rules: TypeAlias = "tuple[int, StopWhen | Sequence[StopWhen], Authorize | None, ToolPolicy | None]"

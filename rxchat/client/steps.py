@@ -12,7 +12,7 @@ client has to answer (P12), a finish that allows no run (T1, T2), a call that wa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from inspect import isawaitable
 from typing import Any, TypeAlias
 
@@ -22,67 +22,19 @@ from reactivex.disposable import Disposable
 
 from rxchat.client.attempts import OpenBody, Run, Sequel
 from rxchat.client.http_body import current_task, running_loop
-from rxchat.errors import ConfigurationError, RxchatError, ToolError, Verdict, verdict_of
+from rxchat.client.rules import StepRules
+from rxchat.errors import RxchatError, ToolError, Verdict, verdict_of
 from rxchat.events import ChatEvent, ErrorEvent, ResponseEnd, StepEnd
 from rxchat.pipeline import Envelope
 from rxchat.prompt import Message
 from rxchat.response import ENDED_BY, IN_TOOLS, ChatResponse, ServerToolPart, ToolCall
 from rxchat.stage import Emit
-from rxchat.tools import Authorize, StepContext, Tool, ToolPolicy, ToolSet, ToolSource, run_calls, tools_for
-from rxchat.tools.toolsets import as_tool_set
+from rxchat.tools import StepContext, ToolPolicy, ToolSet, run_calls, tools_for
 
-__all__ = ["MAX_STEPS", "Ask", "StepLoop", "StepRules", "StopWhen", "step_rules"]
-
-MAX_STEPS = 10
-
-# Asked behind the results of each step, with the answer so far; true: the response ends there.
-StopWhen: TypeAlias = Callable[[ChatResponse], "bool | Awaitable[bool]"]
+__all__ = ["Ask", "StepLoop"]
 
 # Builds the request of a step: what is asked, with which tools; whether it is the first of the response.
 Ask: TypeAlias = Callable[[tuple[Message, ...], ToolSet, bool], OpenBody]
-
-
-@attrs.frozen(kw_only=True)
-class StepRules:
-    """
-    What a caller says of the steps of a response. `tools` are those of every step, or a function that names those of each; `max_steps` counts the steps.
-    """
-
-    tools: ToolSet | Callable[[StepContext], Any]
-    max_steps: int = MAX_STEPS
-    stop_when: tuple[StopWhen, ...] = ()
-    policy: ToolPolicy = attrs.field(factory=ToolPolicy)
-
-    @property
-    def fixed(self) -> ToolSet | None:
-        """
-        The tools of every step; None where each step chooses its own.
-        """
-        return self.tools if isinstance(self.tools, ToolSet) else None
-
-
-def step_rules(
-    tools: ToolSource, max_steps: int, stop_when: StopWhen | Sequence[StopWhen], authorize: Authorize | None, policy: ToolPolicy | None
-) -> StepRules:
-    """
-    The rules as they were said; ConfigurationError for what cannot be meant.
-    """
-    stops: tuple[Any, ...] = (stop_when,) if callable(stop_when) else tuple(stop_when)
-    number: Any = max_steps
-    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-        raise ConfigurationError(f"max_steps is a number from 1, not {max_steps!r}")
-    if not all(callable(stop) for stop in stops):
-        raise ConfigurationError("stop_when is a function of the answer so far, or several")
-    chosen: Any = tools if callable(tools) and not isinstance(tools, Tool) else as_tool_set(tools)
-    return StepRules(tools=chosen, max_steps=max_steps, stop_when=stops, policy=_policy(policy or ToolPolicy(), authorize))
-
-
-def _policy(policy: ToolPolicy, authorize: Authorize | None) -> ToolPolicy:
-    if authorize is None:
-        return policy
-    if policy.authorize is not None:
-        raise ConfigurationError("authorize is said twice: by itself, and by tool_policy")
-    return attrs.evolve(policy, authorize=authorize)
 
 
 class StepLoop:
@@ -92,6 +44,7 @@ class StepLoop:
 
     def __init__(self, rules: StepRules, prompt: tuple[Message, ...], ask: Ask, envelope: Envelope) -> None:
         self._rules = rules
+        self._policy = rules.policy or ToolPolicy()
         self._prompt = prompt
         self._ask = ask
         self._envelope = envelope
@@ -175,7 +128,7 @@ class StepLoop:
             step.tool_calls,
             self._tools,
             finish=step.finish_reason,
-            policy=self._rules.policy,
+            policy=self._policy,
             step=end.step,
             response_id=asked.response_id,
             emit=lambda outcome: self._say(outcome.event),

@@ -1,5 +1,7 @@
 """
 `@tool`: a typed function, sync or async, that a model may call.
+
+What reads annotations and checks values is imported by the functions that do so: a model that is given no tools waits for none of it.
 """
 
 from __future__ import annotations
@@ -7,20 +9,17 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import attrs
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
-from jsonschema.protocols import Validator
-from jsonschema.validators import validator_for
-from referencing import Registry
 
 from rxchat.errors import ConfigurationError
 from rxchat.prompt import ToolSpec
-from rxchat.tools.permission import Authorize
-from rxchat.toolschema import tool_signature
-from rxchat.toolschema.structuring import check_hint
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
+
+    from rxchat.tools.permission import Authorize
 
 __all__ = ["Tool", "tool"]
 
@@ -75,6 +74,11 @@ class Tool(Generic[P, R]):
 
         ConfigurationError if the schema is none.
         """
+        from jsonschema import Draft202012Validator
+        from jsonschema.exceptions import SchemaError
+        from jsonschema.validators import validator_for
+        from referencing import Registry
+
         schema = dict(self.spec.parameters)
         kind = validator_for(schema, default=Draft202012Validator)
         try:
@@ -160,6 +164,8 @@ def tool(
         raise ConfigurationError(f"a tool is made of a function, not of {type(function).__name__}")
     if isinstance(function, Tool):
         raise ConfigurationError(f"{function.name} is a tool already")
+    from rxchat.toolschema import tool_signature
+
     method = _is_method(function)
     signature = tool_signature(function, name=name, description=description, strict=strict, method=method)
     spec = _free_form(signature.spec, signature.hints) if free_form else signature.spec
@@ -187,6 +193,8 @@ def _free_form(spec: ToolSpec, hints: Mapping[str, Any]) -> ToolSpec:
 def _check(name: str, function: Callable[..., Any], hints: Mapping[str, Any]) -> None:
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigurationError(f"tool {name} yields; a tool returns its result")
+    from rxchat.toolschema.structuring import check_hint
+
     for parameter, hint in hints.items():
         try:
             check_hint(hint)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import attrs
 
 from rxchat.response import ToolCall
-from rxchat.toolschema import ToolContext
 
 if TYPE_CHECKING:
     from rxchat.tools.declared import Tool
+    from rxchat.toolschema import ToolContext
 
 __all__ = ["Allow", "Authorize", "Decision", "Deny", "ToolRequest", "reason_against"]
 

@@ -14,7 +14,8 @@ import attrs
 from rxchat.client import HttpSettings
 from rxchat.client.attempts import OpenBody
 from rxchat.client.call import Call, Exchange
-from rxchat.client.steps import MAX_STEPS, StepLoop, step_rules
+from rxchat.client.rules import MAX_STEPS, step_rules
+from rxchat.client.steps import StepLoop
 from rxchat.events import ChatEvent
 from rxchat.filters import all_events, guarded
 from rxchat.pipeline import response_stage

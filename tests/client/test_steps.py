@@ -13,7 +13,7 @@ import pytest
 
 from rxchat import recover, tool
 from rxchat.client import Retry
-from rxchat.client.steps import step_rules
+from rxchat.client.rules import step_rules
 from rxchat.errors import ConfigurationError, ConnectionLostError, HTTPStatusError, ToolError, TotalTimeout, Verdict
 from rxchat.events import ChatEvent, ErrorEvent, StepEnd, TextDelta, ToolResult
 from rxchat.filters import by_type
