@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-__all__ = ["GOALS", "Goal", "printed", "verdicts"]
+__all__ = ["GOALS", "PACED", "Goal", "printed", "verdicts"]
 
 Results: TypeAlias = Mapping[str, Any]
 Value: TypeAlias = Callable[[Results], float]
@@ -134,12 +134,34 @@ GOALS: tuple[Goal, ...] = (
 )
 
 
-def verdicts(results: Results) -> dict[str, dict[str, Any]]:
+# --- paced streams: the table of `benchmarks.paced`, in which other subjects stand beside the aiohttp line loop --------------------------------------
+
+# Of a second's events so many may still be on their way when the last second is over; the server writes them until then.
+_ON_THEIR_WAY = 0.02
+
+
+def _paced(setting: str, value: Callable[[Mapping[str, float], Mapping[str, float]], float]) -> Value:
+    return lambda table: value(table[setting]["rxchat"], table[setting]["aiohttp"])
+
+
+def _all_paced() -> Iterable[Goal]:
+    yield Goal("20x50, CPU an event, x aiohttp", _paced("20x50", lambda own, other: own["cpu_us"] / other["cpu_us"]), most=1.1)
+    for setting in ("200x50", "1000x5"):
+        streams, rate = map(int, setting.split("x"))
+        yield Goal(f"{setting}, events lost", _paced(setting, lambda own, _: own["sent"] - own["reached"]), most=0)
+        yield Goal(f"{setting}, events not delivered at the end", _paced(setting, lambda own, _: own["backlog"]), most=streams * rate * _ON_THEIR_WAY)
+        yield Goal(f"{setting}, p99 of the delay, x aiohttp", _paced(setting, lambda own, other: own["p99_ms"] / other["p99_ms"]), most=1.2)
+
+
+PACED: tuple[Goal, ...] = tuple(_all_paced())
+
+
+def verdicts(results: Results, goals: Iterable[Goal] = GOALS) -> dict[str, dict[str, Any]]:
     """
     Every goal the run has a number for.
     """
     found: dict[str, dict[str, Any]] = {}
-    for goal in GOALS:
+    for goal in goals:
         try:
             value = float(goal.value(results))
         except (KeyError, TypeError):

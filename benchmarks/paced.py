@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
+from benchmarks import goals
 from benchmarks.measuring import machine
 from benchmarks.paced_server import Pace, raise_file_limit, served
 
@@ -271,10 +272,15 @@ def main(argv: Sequence[str] | None = None) -> None:
         return
     print(f"{machine()}; {given.seconds:g} s, {given.repetitions} repetitions")
     table = asyncio.run(_in_turn(given.settings or SETTINGS, given.subjects, given.seconds, given.grace, given.repetitions))
-    print(f"load at the end {os.getloadavg()[0]:.1f}")
+    reached = goals.verdicts(table, goals.PACED)
+    print(f"\nGoals\n{goals.printed(reached)}\n\nload at the end {os.getloadavg()[0]:.1f}")
     if given.json:
         with open(given.json, "w", encoding="utf-8") as file:
-            json.dump({"machine": machine(), "seconds": given.seconds, "repetitions": given.repetitions, "settings": table}, file, indent=2)
+            json.dump(
+                {"machine": machine(), "seconds": given.seconds, "repetitions": given.repetitions, "settings": table, "goals": reached},
+                file,
+                indent=2,
+            )
 
 
 if __name__ == "__main__":

@@ -264,6 +264,22 @@ def test_goals_are_held_against_what_there_is() -> None:
     assert ["met", "MISSED", "MISSED"] == [line.split()[0] for line in goals.printed(goals.verdicts(results)).splitlines()]
 
 
+def test_goals_of_paced_streams() -> None:
+    """
+    Beside the line loop of the same run: CPU, nothing lost, nothing left behind, delay.
+    """
+    lines = {"cpu_us": 100.0, "p99_ms": 5.0, "sent": 40_000, "reached": 40_000, "backlog": 0}
+    own = {"cpu_us": 120.0, "p99_ms": 5.5, "sent": 40_000, "reached": 39_999, "backlog": 300}
+    table = {setting: {"aiohttp": lines, "rxchat": own} for setting in ("20x50", "200x50")}
+    found = {text: (row["value"], row["met"]) for text, row in goals.verdicts(table, goals.PACED).items()}
+    assert {
+        "20x50, CPU an event, x aiohttp": (1.2, False),
+        "200x50, events lost": (1, False),
+        "200x50, events not delivered at the end": (300, False),
+        "200x50, p99 of the delay, x aiohttp": (1.1, True),
+    } == found
+
+
 def test_sums() -> None:
     """
     A cost that doubles with its size grows by 1, one that is squared by 2; a spread is its median and its ends.
