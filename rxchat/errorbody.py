@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from html import unescape
 from typing import Any
 
 import attrs
@@ -327,6 +326,9 @@ def _snippet(text: str) -> str:
     """
     The title of a page, else its first words.
     """
+    # Here: its table of entities takes longer to import than the rest of this module, and hardly any answer is a page.
+    from html import unescape
+
     found = re.search(r"<title[^>]{0,200}>([^<]{1,1000})", text, re.IGNORECASE) or re.search(r"<h1[^>]{0,200}>([^<]{1,1000})", text, re.IGNORECASE)
     if found:
         text = unescape(found[1])

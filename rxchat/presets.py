@@ -7,7 +7,6 @@ A URL in braces has a place for the caller's own account: `base_url_for` fills i
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -238,6 +237,9 @@ def unknown_provider(name: str) -> str:
     """
     The sentence about a name that no provider has: the nearest ones that exist.
     """
+    # Here: only a mistake needs it.
+    import difflib
+
     near = difflib.get_close_matches(name.lower(), PRESETS, n=2, cutoff=0.65)
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are {len(PRESETS)},"
     return f"unknown provider {name!r}; {hint} `rxchat providers` lists all"
