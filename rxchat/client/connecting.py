@@ -39,7 +39,7 @@ class HeadFirst(ResponseHandler):
     _status: bytes = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # A selector loop allocates that much for every read, by default 256 KiB, which most allocators fetch from the system each time: it then costs more
+        # A selector loop allocates that much for every read, by default 256 KiB, which glibc fetches from the system and gives back each time: that costs more
         # than all that is done with what came. Other loops know no such attribute.
         if hasattr(transport, "max_size"):
             transport.max_size = SOCKET_READ
