@@ -191,23 +191,22 @@ class Pump:
 
     def _cancelled(self) -> bool:
         """
-        Whether somebody wanted this request to end, by disposal or with its loop.
+        Whether somebody wanted this request to end: by disposal, with its loop, or by raising this in on_next.
         """
-        return self._over or (self._task is not None and self._task.cancelling() > 0)
+        return self._over or self._pushing or (self._task is not None and self._task.cancelling() > 0)
 
     async def _transfer(self) -> None:
         async with self._connected() as answer:
             self._on_head(answer.head)
             self._push(b"")
             while not self._over:
+                if self._valve is not None:
+                    # Somebody downstream has too much waiting. No clock runs meanwhile.
+                    await self._valve.ready()
                 chunk = await answer.read(self._settings.read_size)
                 if not chunk:
                     return
-                self._push(chunk)
-                if self._valve is not None and not self._over:
-                    # Somebody downstream has too much waiting. No clock runs meanwhile.
-                    await self._valve.ready()
-                if not self._over:
+                if self._poured(chunk):
                     await answer.pour(self._settings.read_size, self._poured, self._context)
             if self._lingers:
                 await self._linger(answer)

@@ -48,6 +48,10 @@ class Inlet:
             protocol.inlet = None
             if content._waiter is self:
                 content._waiter = None
+            # Also where the wait is cancelled in the turn in which `take` raised: nobody else knows of it.
+            self._raise()
+
+    def _raise(self) -> None:
         failure, self._failure = self._failure, None
         try:
             if failure is not None:
