@@ -292,7 +292,11 @@ class OffsetsOfReads(Stage[bytes, Frame]):
         self.inner = SseFramer(Limits())
 
     def feed(self, item: bytes, emit: Emit[Frame]) -> None:
-        self.inner.feed(item, lambda frame: emit(attrs.evolve(frame, start=frame.start % (len(item) + 1))))
+        def counted(frame: Frame) -> None:
+            frame.start %= len(item) + 1
+            emit(frame)
+
+        self.inner.feed(item, counted)
 
 
 @pytest.mark.parametrize("framer", [PerRead, OffsetsOfReads])
