@@ -188,6 +188,8 @@ class Pump:
         elif self._pushing and failure is not None:
             # It was told the end and failed at that: who could still be told?
             log.error(FAILED_AT_THE_END, exc_info=failure)
+        # It holds this frame, and must not be held by it.
+        del failure
 
     def _cancelled(self) -> bool:
         """
