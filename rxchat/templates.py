@@ -9,7 +9,7 @@ fits is strict JSON, and its value is the first one's but for the slots; of one 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -35,11 +35,14 @@ class Slot(Enum):
     PADDING = rb'"[ !#-\[\]-~]*+"'
 
 
+# Where a slot starts and ends.
+Place: TypeAlias = tuple[int, int, Slot]
+
 # Longer texts are rare, and comparing them byte by byte gains nothing.
 LONGEST = 8192
 # What so few bytes end with is compared together with the last slot.
 _SHORT = 64
-_BACKSLASH = 0x5C
+_BACKSLASH, _QUOTE = 0x5C, 0x22
 # A name, or a value that is no container, or a mark.
 _TOKENS = re.compile(rb'("(?:[^"\\]|\\.)*+")\s*+:|"(?:[^"\\]|\\.)*+"|[{}\[\],]|[^\s{}\[\],:"]+', re.DOTALL)
 _OPENING, _CLOSING = {b"{": None, b"[": 0}, frozenset((b"}", b"]"))
@@ -47,22 +50,22 @@ _SLOTS = {slot: re.compile(slot.value, re.DOTALL) for slot in Slot}
 _unescaped = msgspec.json.Decoder(str).decode
 
 
-def template(raw: bytes, slots: Mapping[Path, Slot]) -> TemplateReader | None:
+def template(raw: bytes, slots: Mapping[Path, Slot], value: Any) -> TemplateReader | None:
     """
-    A reader for texts written as `raw`, which is strict JSON: it gives the text, with an INTEGER the pair of text and number, None for what does not fit.
+    A reader for texts written as `raw`, which is strict JSON of `value`: it gives the text, with an INTEGER the pair of text and number, None for what does
+    not fit.
 
     None if `raw` is too long, or has nothing, or not what is asked for, at the path of the TEXT or the INTEGER; other slots may be missing.
     """
     if len(raw) > LONGEST:
         return None
+    places = _named(raw, slots, value)
     # What is the same, slot, what is the same, slot, ...
     parts: list[bytes | Slot] = []
     at = 0
-    for path, start, end in _values(raw, {path[-1] for path in slots}):
-        slot = slots.get(path)
-        if slot is not None and _SLOTS[slot].fullmatch(raw, start, end):
-            parts += raw[at:start], slot
-            at = end
+    for start, end, slot in _walked(raw, slots) if places is None else places:
+        parts += raw[at:start], slot
+        at = end
     read = [slot for slot in parts if slot is Slot.TEXT or slot is Slot.INTEGER]
     if read.count(Slot.TEXT) != 1 or read.count(Slot.INTEGER) != (Slot.INTEGER in slots.values()):
         return None
@@ -100,6 +103,47 @@ def _reader(head: bytes, fits: Callable[[bytes, int, int], re.Match[bytes] | Non
         return None if not said else (said, int(found[number])) if number else said
 
     return read
+
+
+def _named(raw: bytes, slots: Mapping[Path, Slot], value: Any) -> Sequence[Place] | None:
+    """
+    Where the slots are, by their names alone: a name that stands there once is that of the path. None where that proves nothing.
+    """
+    places: list[Place] = []
+    for path, slot in slots.items():
+        if not _has(value, path):
+            continue
+        name = b'"%b":' % str(path[-1]).encode()
+        at = raw.find(name)
+        start = at + len(name)
+        if at < 0 or raw.find(name, start) >= 0 or type(path[-1]) is int:
+            return None
+        found = _SLOTS[slot].match(raw, start)
+        if found is None or (raw[start] != _QUOTE and raw[found.end()] not in b",}]"):
+            return None
+        places.append((start, found.end(), slot))
+    places.sort()
+    # Where something else is escaped a name may be.
+    return places if raw.count(b"\\") == sum(raw.count(b"\\", start, end) for start, end, _ in places) else None
+
+
+def _has(value: Any, path: Path) -> bool:
+    for step in path:
+        try:
+            value = value[step]
+        except (KeyError, IndexError, TypeError):
+            return False
+    return True
+
+
+def _walked(raw: bytes, slots: Mapping[Path, Slot]) -> Iterator[Place]:
+    """
+    The same for any text, from value to value.
+    """
+    for path, start, end in _values(raw, {path[-1] for path in slots}):
+        slot = slots.get(path)
+        if slot is not None and _SLOTS[slot].fullmatch(raw, start, end):
+            yield start, end, slot
 
 
 def _values(raw: bytes, names: Collection[str | int]) -> Iterator[tuple[Path, int, int]]:

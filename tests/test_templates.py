@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from rxchat import templates
 from rxchat.errors import InvalidJSONError
 from rxchat.strictjson import loads
 from rxchat.templates import LONGEST, Path, Slot, template
@@ -65,7 +66,7 @@ def test_what_a_template_reads(raw: bytes, expected: str | None) -> None:
     """
     The text of a frame that differs in its slots only, and nothing else.
     """
-    read = template(FRAME, SLOTS)
+    read = template(FRAME, SLOTS, loads(FRAME))
     assert read is not None
     assert read(raw) == expected
 
@@ -75,7 +76,7 @@ def test_a_number_is_read_beside_the_text() -> None:
     As a pair, in whatever order they stand.
     """
     slots: dict[Path, Slot] = {("call", "index"): Slot.INTEGER, ("call", "text"): Slot.TEXT}
-    before, behind = template(b'{"call":{"index":0,"text":"a"}}', slots), template(b'{"call":{"text":"a","index":0}}', slots)
+    before, behind = (template(raw, slots, loads(raw)) for raw in (b'{"call":{"index":0,"text":"a"}}', b'{"call":{"text":"a","index":0}}'))
     assert before is not None
     assert behind is not None
     assert [("b", 7), ("b", 7)] == [before(b'{"call":{"index":7,"text":"b"}}'), behind(b'{"call":{"text":"b","index":7}}')]
@@ -98,7 +99,7 @@ def test_no_template_without_its_text(raw: bytes) -> None:
     """
     A text that is not there, is none, or is too long to gain by it.
     """
-    assert template(raw, SLOTS) is None
+    assert template(raw, SLOTS, loads(raw)) is None
 
 
 def at(value: Any, path: tuple[str | int, ...]) -> Any:
@@ -108,6 +109,63 @@ def at(value: Any, path: tuple[str | int, ...]) -> Any:
     for key in path:
         value = value[key]
     return value
+
+
+NAMES = st.sampled_from(["content", "created", "obfuscation", "0", "a", "é", "\n"])
+NESTED = st.recursive(
+    st.none() | st.integers(0, 99) | st.floats(0, 9) | st.sampled_from(["", "a", '"', '"content":', "\\", "né"]),
+    lambda inner: st.dictionaries(NAMES, inner, max_size=4) | st.lists(inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=500)
+@given(NESTED, st.booleans(), st.sampled_from([(",", ":"), (", ", ": ")]))
+def test_a_name_leads_where_the_path_leads(value: Any, ascii_only: bool, separators: tuple[str, str]) -> None:
+    """
+    Where the short way says where the slots are, it says what a walk from value to value does.
+    """
+    raw = json.dumps(value, ensure_ascii=ascii_only, separators=separators).encode()
+    slots: dict[Path, Slot] = {("content",): Slot.TEXT, ("created",): Slot.COUNT, ("a", "obfuscation"): Slot.PADDING, ("a", 0): Slot.TEXT}
+    named = templates._named(raw, slots, value)
+    assert named is None or named == list(templates._walked(raw, slots))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        FRAME,
+        frame(rb'"a \"b\" \u00e9"'),
+        FRAME.replace(b'"obfuscation":"abc"', b'"usage":null'),
+    ],
+)
+def test_the_short_way_is_for_what_providers_write(raw: bytes) -> None:
+    """
+    Usual frames are not walked through.
+    """
+    named = templates._named(raw, SLOTS, loads(raw))
+    assert named is not None
+    assert named == list(templates._walked(raw, SLOTS))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        # Its name is written in another way, and stands elsewhere as it is.
+        rb'{"x":{"content":"A"},"choices":[{"delta":{"c\u006fntent":"A"}}]}',
+        b'{"content":"A","choices":[{"delta":{"content":"A"}}]}',
+        b'{"choices":[{"delta":{"content": "A"}}]}',
+    ],
+)
+def test_the_short_way_is_left_where_it_proves_nothing(raw: bytes) -> None:
+    """
+    The name is there twice, or not as it is, or something is escaped.
+    """
+    assert templates._named(raw, SLOTS, loads(raw)) is None
+    read = template(raw, SLOTS, loads(raw))
+    assert read is not None
+    changed = raw.replace(b'"A"}}]', b'"B"}}]')
+    assert "B" == read(changed) == at(loads(changed), TEXT)
 
 
 # Bytes that are dangerous at any place, and such that are not.
@@ -128,7 +186,7 @@ def test_what_fits_is_the_same_value_but_for_its_slots(rest: dict[str, Any], dat
         loads(raw)
     except (UnicodeEncodeError, InvalidJSONError):
         return
-    read = template(raw, {**SLOTS, ("n",): Slot.INTEGER})
+    read = template(raw, {**SLOTS, ("n",): Slot.INTEGER}, value)
     assert read is not None
     start = data.draw(st.integers(0, len(raw)))
     end = data.draw(st.integers(start, min(len(raw), start + 3)))
@@ -149,7 +207,7 @@ def test_any_text_is_read_as_json_reads_it(text: str, ascii_only: bool) -> None:
     """
     Escaped or not; what strict JSON refuses is not read.
     """
-    read = template(FRAME, SLOTS)
+    read = template(FRAME, SLOTS, loads(FRAME))
     assert read is not None
     raw = frame(json.dumps(text, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass"))
     try:

@@ -439,7 +439,7 @@ class Parser(Stage[Frame, ChatEvent]):
         self.__waits = _PATIENCE
         repeated = self.repeats(value, event)
         if repeated is not None:
-            self.__template = template(event.raw, repeated.slots)
+            self.__template = template(event.raw, repeated.slots, value)
             self.__take, self.__plain, self.__name, self.__learned = repeated.take, repeated.plain, event.event, self.__frames
 
     def __forget(self) -> None:
