@@ -41,8 +41,9 @@ class HeadFirst(ResponseHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # A selector loop allocates that much for every read, by default 256 KiB, which glibc fetches from the system and gives back each time: that costs more
         # than all that is done with what came. Other loops know no such attribute.
-        if hasattr(transport, "max_size"):
-            transport.max_size = SOCKET_READ
+        selecting: Any = transport
+        if hasattr(selecting, "max_size"):
+            selecting.max_size = SOCKET_READ
         super().connection_made(transport)
 
     def set_response_params(self, **params: Any) -> None:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
 
 from rxchat.dialects.base import Context, Dialect, Option, Parser
 from rxchat.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = ["DIALECTS", "Context", "Dialect", "Option", "Parser", "dialect_names", "get_dialect"]
 
@@ -54,6 +57,9 @@ def dialect_names() -> tuple[str, ...]:
 
 
 def _entry_points() -> tuple[EntryPoint, ...]:
+    # Here: only a name that is none of ours needs it.
+    from importlib.metadata import entry_points
+
     return tuple(entry_points(group=GROUP))
 
 

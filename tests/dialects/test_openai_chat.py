@@ -8,6 +8,7 @@ import base64
 import json
 import sys
 from collections.abc import Callable
+from importlib import metadata
 from types import FrameType
 from typing import Any
 
@@ -1160,15 +1161,13 @@ def test_dialects_of_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     Other packages add dialects by an entry point; one that is no Dialect is told.
     """
-    from importlib.metadata import EntryPoint
-
     import rxchat.dialects as package
 
     points = (
-        EntryPoint("mine", "rxchat.dialects.openai_chat:OPENAI_CHAT", package.GROUP),
-        EntryPoint("wrong", "rxchat.dialects.openai_chat:OPTIONS", package.GROUP),
+        metadata.EntryPoint("mine", "rxchat.dialects.openai_chat:OPENAI_CHAT", package.GROUP),
+        metadata.EntryPoint("wrong", "rxchat.dialects.openai_chat:OPTIONS", package.GROUP),
     )
-    monkeypatch.setattr(package, "entry_points", lambda group: points if group == package.GROUP else ())
+    monkeypatch.setattr(metadata, "entry_points", lambda group: points if group == package.GROUP else ())
     assert DIALECT is get_dialect("mine")
     assert {"mine", "wrong", "openai-chat"} <= set(dialect_names())
     with pytest.raises(ConfigurationError, match="wrong is no Dialect"):
