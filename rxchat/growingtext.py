@@ -25,6 +25,9 @@ class GrowingText(BytesIO):
             # A lone surrogate, in events that somebody made: it comes out as it went in.
             self.write(piece.encode("utf-8", "surrogatepass"))
 
+    def __bool__(self) -> bool:
+        return self.tell() > 0
+
     @property
     def text(self) -> str:
         """

@@ -37,6 +37,7 @@ from reactivex.disposable import CompositeDisposable, Disposable, SerialDisposab
 
 from rxchat.errors import ConfigurationError, ProtocolError, ProviderError, RxchatError, TransportError, verdict_of
 from rxchat.events import RESET, ChatEvent, Custom, ErrorEvent, Group, ResponseStart, TextDelta, ThinkingDelta
+from rxchat.growingtext import GrowingText
 from rxchat.loops import in_loop, loop_at_work, loop_scheduler
 from rxchat.operators import Operator, give_back, tell
 from rxchat.response import COUNTERS, ENDED_BY, IN_TOOLS, ToolResultPart, Usage
@@ -123,22 +124,22 @@ class _Shown:
     def __init__(self, response_id: str | None = None) -> None:
         self.response_id = response_id
         self.anything = False
-        self._text: list[str] = []
-        self._thinking: list[str] = []
+        self._text = GrowingText()
+        self._thinking = GrowingText()
 
     def note(self, event: ChatEvent) -> None:
         self.anything = self.anything or event.group in _CONTENT
         if isinstance(event, TextDelta) and event.choice == 0:
-            self._text.append(event.text)
+            self._text.add(event.text)
         elif isinstance(event, ThinkingDelta) and event.choice == 0:
-            self._thinking.append(event.text)
+            self._thinking.add(event.text)
 
     def told(self) -> dict[str, Any]:
         return {
             "response_id": self.response_id,
             "shown": self.anything,
-            "text": "".join(self._text),
-            "thinking": "".join(self._thinking),
+            "text": self._text.text,
+            "thinking": self._thinking.text,
         }
 
 

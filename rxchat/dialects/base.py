@@ -528,7 +528,7 @@ class UsageFold:
         """
         Take one usage object; emits UsageUpdate if it says anything. Not a mapping, or all null: nothing.
         """
-        if not isinstance(raw, Mapping):
+        if not raw or not isinstance(raw, Mapping):
             return
         said = {name: value for name, value in self._read(raw).items() if value is not None}
         if not said:

@@ -108,7 +108,7 @@ class InvokeParser(Parser):
         self._metrics(mapping(value.get(SERVICE + "invocationMetrics")), emit)
 
     def _metrics(self, metrics: Mapping[str, Any], emit: Emit[ChatEvent]) -> None:
-        if self.family is None or self.family.counted:
+        if not metrics or self.family is None or self.family.counted:
             return
         known = self.usage.usage().wire
         self.usage.update({name: count for name, count in metrics.items() if name in METRICS and METRICS[name] not in known}, emit)

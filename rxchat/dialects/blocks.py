@@ -30,6 +30,7 @@ from rxchat.events import (
     ToolCallEnd,
     ToolCallStart,
 )
+from rxchat.growingtext import GrowingText
 from rxchat.response import FinishReason, ToolCall
 from rxchat.stage import Emit
 from rxchat.strictjson import dumps, loads
@@ -126,7 +127,7 @@ class _ToolBlock(Block):
     def __init__(self, given: Any) -> None:
         super().__init__()
         self.given = given
-        self.pieces: list[str] = []
+        self.said = GrowingText()
 
     def fragment(self, text: str, emit: Emit[ChatEvent]) -> None:
         """
@@ -136,12 +137,12 @@ class _ToolBlock(Block):
 
     def arguments(self, text: str, emit: Emit[ChatEvent]) -> bool:
         if text:
-            self.pieces.append(text)
+            self.said.add(text)
             self.fragment(text, emit)
         return True
 
     def seal(self, emit: Emit[ChatEvent]) -> None:
-        if not self.pieces and self.given:
+        if not self.said and self.given:
             self.arguments(text_of(self.given), emit)
 
     def complete(self, emit: Emit[ChatEvent]) -> str:
@@ -149,7 +150,7 @@ class _ToolBlock(Block):
         The whole text of the arguments; gives what stood in the start if nothing else came.
         """
         self.seal(emit)
-        return "".join(self.pieces)
+        return self.said.text
 
 
 class CallBlock(_ToolBlock):

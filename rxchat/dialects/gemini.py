@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 
 from rxchat.dialects.base import Context, Dialect, Parser, UsageFold, integer, mapping, sequence, string
 from rxchat.dialects.gemini_parts import Candidate
+from rxchat.dialects.gemini_sources import SOURCED
 from rxchat.errorbody import error_in, provider_error
 from rxchat.errors import IncompleteStreamError, InvalidJSONError
 from rxchat.events import ChatEvent, ContentFilter
@@ -184,8 +185,9 @@ class GeminiParser(Parser):
         index = integer(said.get("index")) or 0
         candidate = self._candidates.get(index) or self._candidates.setdefault(index, Candidate(self, index))
         self._content(candidate, said.get("content"), emit)
-        for event in candidate.sources.read(said):
-            emit(event)
+        if not SOURCED.isdisjoint(said):
+            for event in candidate.sources.read(said):
+                emit(event)
         self._note(said)
         self._finish(candidate, said, emit)
 

@@ -85,7 +85,7 @@ class Candidate:
         if text and part.get("thought") is True:
             emit(ThinkingDelta(text, choice=self.index))
         elif text:
-            self.sources.texts.append(text)
+            self.sources.said.add(text)
             if self.finished and self.index == 0:
                 self.host.after_finish += 1
             emit(TextDelta(text, choice=self.index))

@@ -18,10 +18,13 @@ from typing import Any
 
 from rxchat.dialects.base import integer, mapping, sequence, string
 from rxchat.events import ChatEvent, Citation, SearchResult
+from rxchat.growingtext import GrowingText
 
-__all__ = ["Sources", "code_points"]
+__all__ = ["SOURCED", "Sources", "code_points"]
 
 _CHUNKS = ("web", "retrievedContext", "maps", "image")
+# What of a candidate names sources.
+SOURCED = frozenset(("citationMetadata", "groundingMetadata", "urlContextMetadata"))
 _QUERIES = ("webSearchQueries", "retrievalQueries", "imageSearchQueries")
 
 
@@ -46,7 +49,7 @@ class Sources:
     """
 
     def __init__(self, choice: int) -> None:
-        self.texts: list[str] = []  # the answer so far
+        self.said = GrowingText()  # the answer so far
         self._choice = choice
         self._chunks: list[Any] = []
         self._seen: set[ChatEvent] = set()
@@ -89,7 +92,7 @@ class Sources:
 
     def _citation(self, source: Mapping[str, Any], place: Mapping[str, Any]) -> Citation:
         quoted = string(place.get("text")) if place is not source else None
-        start, end = code_points("".join(self.texts), place.get("startIndex"), place.get("endIndex"), quoted) if "endIndex" in place else (None, None)
+        start, end = code_points(self.said.text, place.get("startIndex"), place.get("endIndex"), quoted) if "endIndex" in place else (None, None)
         file = string(source.get("documentName")) or string(source.get("fileSearchStore"))
         return Citation(string(source.get("uri")), string(source.get("title")), quoted, file, None, start, end, self._choice)
 

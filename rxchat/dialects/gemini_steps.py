@@ -28,6 +28,7 @@ from rxchat.events import (
     ServerToolStart,
     ToolResult,
 )
+from rxchat.growingtext import GrowingText
 from rxchat.response import FinishReason
 from rxchat.stage import Emit
 from rxchat.strictjson import dumps
@@ -49,7 +50,7 @@ class _Step:
     index: int
     type: str
     said: dict[str, Any] = attrs.field(factory=dict)
-    texts: list[str] = attrs.field(factory=list)
+    told: GrowingText = attrs.field(factory=GrowingText)
     audio: list[bytes] = attrs.field(factory=list)
     mime: str | None = None
     stopped: bool = False
@@ -170,7 +171,7 @@ class Steps:
         if step.type == "thought":
             self._blocks.thinking(step.index, text, emit)
             return
-        step.texts.append(text)
+        step.told.add(text)
         self._blocks.text(step.index, text, emit)
         self._annotations(step, said, emit)
 
@@ -210,7 +211,7 @@ class Steps:
 
     def _annotations(self, step: _Step, said: Mapping[str, Any], emit: Emit[ChatEvent]) -> None:
         for each in map(mapping, sequence(said.get("annotations"))):
-            start, end = code_points("".join(step.texts), each.get("start_index"), each.get("end_index"))
+            start, end = code_points(step.told.text, each.get("start_index"), each.get("end_index"))
             url = next((url for key in ("url", "document_uri", "uri", "source") if (url := string(each.get(key)))), None)
             title = string(each.get("title")) or string(each.get("name"))
             emit(Citation(url, title, None, string(each.get("file_name")), step.index, start, end))

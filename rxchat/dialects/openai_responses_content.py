@@ -53,7 +53,7 @@ class Block:
         """
         The block's end, once, if anything was said in it.
         """
-        if self.said.tell() and not self.ended:
+        if self.said and not self.ended:
             self.ended = True
             self._end(emit)
 
@@ -226,7 +226,7 @@ class ContentItem(Item):
         """
         Encrypted reasoning: the signature of its last readable part, of the summary first; without any, a block only the provider can read.
         """
-        readable = max((place for place, block in self.blocks.items() if block.said.tell()), default=None)
+        readable = max((place for place, block in self.blocks.items() if block.said), default=None)
         if sealed and readable:
             emit(ThinkingSignature(sealed, self.blocks[readable].index, self.id))
         elif sealed:
