@@ -103,6 +103,9 @@ class ChatModel:
         """
         The events of an answer; cold: each subscription is a request of its own.
 
+        They are delivered in the thread of the event loop, with the context variables of whoever subscribed, as the bytes arrive: mostly outside of any task,
+        so that `asyncio.current_task()` is None.
+
         `event_filter` (default: all but Heartbeat and Raw) hides events, never the frame of steps and terminals around them, and never changes the answer.
         `request` are the fields of RequestOptions (max_tokens, temperature ...), or `options=RequestOptions(...)`. A request that cannot be built is a bare
         on_error.
