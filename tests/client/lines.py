@@ -110,7 +110,8 @@ class Provider:
                 length = next(int(field.partition(b":")[2]) for field in head.split(b"\r\n") if field.lower().startswith(b"content-length"))
                 await reader.readexactly(length)
                 self._lines.put_nowait(Line(writer, number, gone))
-        except (OSError, asyncio.IncompleteReadError):
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            # The last is the end of the loop; asyncio complains of one that comes through.
             pass
         finally:
             gone.set()

@@ -56,8 +56,9 @@ def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """
     caplog.set_level(logging.INFO)
     yield
-    gc.collect()
-    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
+    # Whatever is as young as this test.
+    gc.collect(1)
+    assert [record.getMessage() for record in caplog.get_records("call") if record.name == "asyncio"] == []
 
 
 def held_by(valve: Valve) -> ValveScheduler:
@@ -652,16 +653,18 @@ async def test_a_valve_shut_while_it_waits_lets_one_piece_through() -> None:
 @pytest.mark.parametrize("seed", range(20 if EXHAUSTIVE else 3))
 async def test_a_valve_that_flips_loses_nothing(seed: int) -> None:
     """
-    Held and released at random moments, inside and outside of on_next; nothing begins while it is held, but what was on its way.
+    Held and released at random moments; nothing comes while it is held, and what is read between is read in the same context.
     """
     dice = random.Random(seed)
     whole = dice.randbytes(500 * KB)
     async with providing() as provider:
-        valve, loop, late = Valve(), asyncio.get_running_loop(), 0
+        valve, loop, late, own = Valve(), asyncio.get_running_loop(), 0, ContextVar("own", default=0)
 
         def flip(item: bytes) -> None:
             nonlocal late
             late += valve.held
+            own.set(own.get() + 1)
+            assert own.get() == len(taker.items)
             if dice.random() < 0.5 and not valve.held:
                 valve.hold()
                 loop.call_later(dice.choice((0, 0, 0.001, 0.002)), valve.release)
