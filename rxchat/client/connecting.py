@@ -83,6 +83,10 @@ class HeadFirst(ResponseHandler):
         super().data_received(data)
 
     def connection_lost(self, reason: BaseException | None) -> None:
+        # The end of an encrypted connection comes in the same read as the last bytes, and is told at once: the parser may have held back some for a slow
+        # consumer, and would forget them (contract E10).
+        while self._reading_paused and self._payload is not None:
+            super().resume_reading()
         super().connection_lost(reason)
         ended = self._closed
         if ended is not None and ended.done() and not ended.cancelled():

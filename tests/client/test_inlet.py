@@ -115,6 +115,17 @@ async def test_no_piece_is_larger_than_its_cap(read_size: int) -> None:
     assert (taker.body[1:] == whole, max(map(len, taker.items)), taker.direct[2]) == (True, read_size, True)
 
 
+def encrypted() -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """
+    What the client trusts, and what the provider shows.
+    """
+    authority = trustme.CA(key_type=trustme.KeyType.ECDSA)
+    here, there = ssl.create_default_context(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.configure_trust(here)
+    authority.issue_cert("127.0.0.1").configure_cert(there)
+    return here, there
+
+
 def framed(transfer: str, whole: bytes, dice: random.Random, extra: bytes = b"") -> tuple[bytes, bytes]:
     """
     Head and body on the wire.
@@ -146,10 +157,7 @@ async def test_a_body_is_the_same_however_it_was_written(transfer: str, how: str
     """
     E9, for bytes: any transfer, with and without compression and encryption. What is compressed, or comes over a session of the caller's, is never direct.
     """
-    authority = trustme.CA(key_type=trustme.KeyType.ECDSA)
-    here, there = ssl.create_default_context(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    authority.configure_trust(here)
-    authority.issue_cert("127.0.0.1").configure_cert(there)
+    here, there = encrypted()
     for seed in range(40 if EXHAUSTIVE else 3):
         dice = random.Random(seed)
         whole = dice.randbytes(dice.randrange(300 * KB, 1200 * KB))
@@ -825,6 +833,30 @@ async def test_what_arrived_while_it_was_held_is_delivered_before_the_reset() ->
         valve.release()
         await taker.end()
     assert (taker.body, type(taker.error)) == (b".goodmorelast", ConnectionLostError)
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "cut"])
+@pytest.mark.parametrize("size", [1, 5000])
+async def test_what_arrived_encrypted_while_it_was_held_is_delivered_before_the_end(size: int, whole: bool) -> None:
+    """
+    E10, D3: the connection is gone when its consumer goes on, and the parser had held back what came last.
+    """
+    here, there = encrypted()
+    pieces = [b"x" * size] * (100_000 // max(size, 20))
+    async with providing(there) as provider:
+        valve = Valve()
+        taker = when_direct(Taker(), valve.hold)
+        taker.watch(http_body(WireRequest(provider.url, {}, {}), lambda head: None, settings=HttpSettings(ssl=here)), held_by(valve))
+        line = await opened(provider, taker)
+        line.writer.write(chunks(*pieces) + (END if whole else b""))
+        line.hang_up()
+        while not valve.held:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.05)
+        assert (len(taker.body) <= 1 + PIECE, taker.over.is_set()) == (True, False)
+        valve.release()
+        await taker.end()
+    assert (len(taker.body), type(taker.error)) == (1 + sum(map(len, pieces)), type(None) if whole else ConnectionLostError)
 
 
 @pytest.mark.parametrize("what", ["session", "model"])
