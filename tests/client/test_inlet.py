@@ -312,11 +312,12 @@ def raising(error: BaseException) -> Callable[[], object]:
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["own-session", "shared-session"])
-@pytest.mark.parametrize("error", [KeyError("mine"), ConnectionLostError("mine"), TimeoutError("mine"), OSError("mine")], ids=repr)
-async def test_what_a_subscriber_raises_is_its_own(error: Exception, shared: bool, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("kind", [KeyError, ConnectionLostError, TimeoutError, OSError])
+async def test_what_a_subscriber_raises_is_its_own(kind: type[Exception], shared: bool, caplog: pytest.LogCaptureFixture) -> None:
     """
     E14: unwrapped and once, the connection is closed, what arrived with it is not handed on, nothing is logged.
     """
+    error = kind("mine")
     async with providing() as provider, new_session(HttpSettings()) as session:
         taker = Taker().body_of(provider, session if shared else None, read_size=4)
         when_direct(taker, raising(error))
