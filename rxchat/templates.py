@@ -42,7 +42,7 @@ Place: TypeAlias = tuple[int, int, Slot]
 LONGEST = 8192
 # What so few bytes end with is compared together with the last slot.
 _SHORT = 64
-_BACKSLASH, _QUOTE = 0x5C, 0x22
+_BACKSLASH, _QUOTE, _COLON = 0x5C, 0x22, 0x3A
 # A name, or a value that is no container, or a mark.
 _TOKENS = re.compile(rb'("(?:[^"\\]|\\.)*+")\s*+:|"(?:[^"\\]|\\.)*+"|[{}\[\],]|[^\s{}\[\],:"]+', re.DOTALL)
 _OPENING, _CLOSING = {b"{": None, b"[": 0}, frozenset((b"}", b"]"))
@@ -113,10 +113,11 @@ def _named(raw: bytes, slots: Mapping[Path, Slot], value: Any) -> Sequence[Place
     for path, slot in slots.items():
         if not _has(value, path):
             continue
-        name = b'"%b":' % str(path[-1]).encode()
+        # Without the colon: that of another may stand apart.
+        name = b'"%b"' % str(path[-1]).encode()
         at = raw.find(name)
-        start = at + len(name)
-        if at < 0 or raw.find(name, start) >= 0 or type(path[-1]) is int:
+        start = at + len(name) + 1
+        if at < 0 or raw.find(name, start) >= 0 or raw[start - 1] != _COLON or type(path[-1]) is int:
             return None
         found = _SLOTS[slot].match(raw, start)
         if found is None or (raw[start] != _QUOTE and raw[found.end()] not in b",}]"):
