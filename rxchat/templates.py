@@ -40,6 +40,8 @@ Place: TypeAlias = tuple[int, int, Slot]
 
 # Longer texts are rare, and comparing them byte by byte gains nothing.
 LONGEST = 8192
+# So much between its slots is compiled, in about a microsecond a byte.
+_BETWEEN = 512
 # What so few bytes end with is compared together with the last slot.
 _SHORT = 64
 _BACKSLASH, _QUOTE, _COLON = 0x5C, 0x22, 0x3A
@@ -55,7 +57,8 @@ def template(raw: bytes, slots: Mapping[Path, Slot], value: Any) -> TemplateRead
     A reader for texts written as `raw`, which is strict JSON of `value`: it gives the text, with an INTEGER the pair of text and number, None for what does
     not fit.
 
-    None if `raw` is too long, or has nothing, or not what is asked for, at the path of the TEXT or the INTEGER; other slots may be missing.
+    None if `raw` is too long, or there is much between its slots, or it has nothing, or not what is asked for, at the path of the TEXT or the INTEGER; other
+    slots may be missing.
     """
     if len(raw) > LONGEST:
         return None
@@ -66,6 +69,8 @@ def template(raw: bytes, slots: Mapping[Path, Slot], value: Any) -> TemplateRead
     for start, end, slot in _walked(raw, slots) if places is None else places:
         parts += raw[at:start], slot
         at = end
+    if sum(len(part) for part in parts[1:] if isinstance(part, bytes)) > _BETWEEN:
+        return None
     read = [slot for slot in parts if slot is Slot.TEXT or slot is Slot.INTEGER]
     if read.count(Slot.TEXT) != 1 or read.count(Slot.INTEGER) != (Slot.INTEGER in slots.values()):
         return None
@@ -77,7 +82,7 @@ def template(raw: bytes, slots: Mapping[Path, Slot], value: Any) -> TemplateRead
     return _reader(head, _fits(tuple(parts[1:])), tail, read.index(Slot.TEXT) + 1, number)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _fits(parts: tuple[bytes | Slot, ...]) -> Callable[[bytes, int, int], re.Match[bytes] | None]:
     """
     Compares all from the first slot on: streams of one provider mostly differ in what stands in front of it, and compiling takes as long as many frames.

@@ -94,6 +94,7 @@ def test_a_number_is_read_beside_the_text() -> None:
         b'"a"',
         b"[]",
         json.dumps({"choices": [{"delta": {"content": "a" * LONGEST}}]}, separators=(",", ":")).encode(),
+        json.dumps({"created": 1, "long": "a" * 600, "choices": [{"delta": {"content": "a"}}]}, separators=(",", ":")).encode(),
     ],
 )
 def test_no_template_without_its_text(raw: bytes) -> None:

@@ -149,8 +149,9 @@ class Repeated:
     plain: bool = False
 
 
-# How many frames are parsed as usual before a template is made; twice as many each time one was of no use.
-_PATIENCE, _MOST_PATIENCE, _OF_USE = 2, 1024, 16
+# How many frames are parsed as usual before a template is made; twice as many each time none could be made, or it served for no more than `_OF_USE`:
+# making one may cost as much as reading that many.
+_PATIENCE, _MOST_PATIENCE, _OF_USE = 2, 1024, 32
 
 
 class Parser(Stage[Frame, ChatEvent]):
@@ -438,8 +439,12 @@ class Parser(Stage[Frame, ChatEvent]):
         """
         self.__waits = _PATIENCE
         repeated = self.repeats(value, event)
-        if repeated is not None:
-            self.__template = template(event.raw, repeated.slots, value)
+        if repeated is None:
+            return
+        self.__template = template(event.raw, repeated.slots, value)
+        if self.__template is None:
+            self.__hold_off()
+        else:
             self.__take, self.__plain, self.__name, self.__learned = repeated.take, repeated.plain, event.event, self.__frames
 
     def __forget(self) -> None:
@@ -447,8 +452,13 @@ class Parser(Stage[Frame, ChatEvent]):
         A frame that does not fit: what it changes, nobody knows. Streams that never repeat themselves are not tried for long.
         """
         self.__template = None
-        useful = self.__frames - self.__learned > _OF_USE
-        self.__waits = self.__patience = _PATIENCE if useful else min(2 * self.__patience, _MOST_PATIENCE)
+        if self.__frames - self.__learned > _OF_USE:
+            self.__waits = self.__patience = _PATIENCE
+        else:
+            self.__hold_off()
+
+    def __hold_off(self) -> None:
+        self.__waits = self.__patience = min(2 * self.__patience, _MOST_PATIENCE)
 
     def _dispatch(self, frame: Frame, emit: Emit[ChatEvent]) -> None:
         self.__template = None
@@ -568,9 +578,7 @@ def integer(value: Any) -> int | None:
     """
     A whole number, or None; true and false are no numbers, 3.0 is one.
     """
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int):
+    if type(value) is int:
         return value
     return int(value) if isinstance(value, float) and value.is_integer() else None
 

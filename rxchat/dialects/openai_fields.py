@@ -65,7 +65,11 @@ def _count(raw: Mapping[str, Any], details: tuple[str, ...], inner: tuple[str, .
             number = integer(mapping(within).get(key))
             if number is not None:
                 return number
-    return next((number for key in outer if (number := integer(raw.get(key))) is not None), None)
+    for key in outer:
+        number = integer(raw.get(key))
+        if number is not None:
+            return number
+    return None
 
 
 def usage_formula(wire: Mapping[str, int]) -> dict[str, int | None]:

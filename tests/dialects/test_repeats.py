@@ -4,6 +4,7 @@ Frames that repeat the one before are read by a template: nothing that comes out
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.workloads import workload
-from rxchat.dialects import get_dialect
+from rxchat.dialects import base, get_dialect
 from rxchat.dialects.base import Context, Dialect, Parser
 from rxchat.errors import LimitExceeded
 from rxchat.limits import Limits
 from rxchat.strictjson import dumps
+from rxchat.templates import template
 from rxchat.testing import replay
 from tests.recorded import recorded_cases, recorded_ids
 from tests.shared_data import SHARED, has_shared
@@ -84,6 +86,29 @@ def test_templates_are_used(name: str) -> None:
 
     assert replay(work.body, without_templates(work.dialect)).facts == replay(work.body, attrs.evolve(dialect, parser=parser)).facts
     assert len(parsed) < 25
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        pytest.param(lambda number: {"x": number // 3}, id="each serves for three frames"),
+        pytest.param(lambda number: {"created": number, "x": "a" * 600}, id="none can be made"),
+    ],
+)
+def test_streams_that_gain_nothing_are_tried_a_few_times(key: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Each time twice as many frames pass before the next try.
+    """
+    made = []
+
+    def counted(raw: bytes, *args: Any) -> Any:
+        made.append(raw)
+        return template(raw, *args)
+
+    monkeypatch.setattr(base, "template", counted)
+    frames = [{**key(number), "choices": [{"index": 0, "delta": {"content": "a"}}]} for number in range(2000)]
+    assert replay(sse(*frames), "openai-chat").response.text == "a" * 2000
+    assert 1 < len(made) < 12
 
 
 def sse(*values: Any, name: str = "") -> bytes:
