@@ -41,6 +41,9 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 
 BlockKey: TypeAlias = tuple[int, int | None, str | None]
 
+# The tags of which the next one counts, and what finds it.
+_Wanted: TypeAlias = tuple[tuple[str, ...], re.Pattern[str]]
+
 
 def tag_names(value: Any) -> tuple[str, ...]:
     """
@@ -58,62 +61,74 @@ def tag_names(value: Any) -> tuple[str, ...]:
     return names
 
 
+def _wanted(tags: tuple[str, ...]) -> _Wanted:
+    # One pattern for all, so that none is looked for beyond the first; without tags it finds nothing.
+    return tags, re.compile("|".join(map(re.escape, sorted(tags))) or "(?!)")
+
+
+class _Tags:
+    """
+    Tags by their names: those that open, and behind each the one that closes it.
+    """
+
+    __slots__ = ("closings", "openings")
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.openings = _wanted(tuple(f"<{name}>" for name in names))
+        self.closings = {f"<{name}>": _wanted((f"</{name}>",)) for name in names}
+
+
 class TagScanner:
     """
     The state of one text: whether a tag is open, what is held back.
     """
 
-    __slots__ = ("_closings", "_held", "_openings", "_wanted", "inside")
+    __slots__ = ("_pattern", "_tags", "_wanted", "held", "inside")
 
-    def __init__(self, names: Sequence[str]) -> None:
-        self._openings = tuple(f"<{name}>" for name in names)
-        self._closings = {f"<{name}>": (f"</{name}>",) for name in names}
-        self._wanted = self._openings
-        self._held = ""
+    def __init__(self, tags: _Tags) -> None:
+        self._tags = tags
+        self._wanted, self._pattern = tags.openings
+        self.held = ""
         self.inside = False
 
     def plain(self, text: str) -> bool:
         """
         Whether the text goes through as it is.
         """
-        return not (self.inside or self._held) and "<" not in text
+        return not (self.inside or self.held) and "<" not in text
 
     def pieces(self, text: str) -> Iterator[tuple[bool, str]]:
         """
         (is it thinking, the text), as far as it is decided; never empty.
         """
-        text, self._held = self._held + text, ""
-        while True:
-            at, tag = self._next_tag(text)
-            if at < 0:
-                break
-            if at:
-                yield self.inside, text[:at]
-            text = text[at + len(tag) :]
+        text, self.held = self.held + text, ""
+        begin = 0
+        while found := self._pattern.search(text, begin):
+            at, end = found.span()
+            if at > begin:
+                yield self.inside, text[begin:at]
+            begin = end
             self.inside = not self.inside
-            self._wanted = self._closings[tag] if self.inside else self._openings
-        keep = self._undecided(text)
-        self._held = text[len(text) - keep :]
-        if len(text) > keep:
-            yield self.inside, text[: len(text) - keep]
+            self._wanted, self._pattern = self._tags.closings[found[0]] if self.inside else self._tags.openings
+        end = len(text) - self._undecided(text, begin)
+        self.held = text[end:]
+        if end > begin:
+            yield self.inside, text[begin:end]
 
     def rest(self) -> Iterator[tuple[bool, str]]:
         """
         What was held back: no tag comes of it any more.
         """
-        held, self._held = self._held, ""
+        held, self.held = self.held, ""
         if held:
             yield self.inside, held
 
-    def _next_tag(self, text: str) -> tuple[int, str]:
-        return min(((at, tag) for tag in self._wanted if (at := text.find(tag)) >= 0), default=(-1, ""))
-
-    def _undecided(self, text: str) -> int:
+    def _undecided(self, text: str, begin: int) -> int:
         """
-        How many characters at the end may be the beginning of a tag.
+        How many characters at the end, of those behind `begin`, may be the beginning of a tag.
         """
         longest = max(map(len, self._wanted), default=1) - 1
-        start = text.find("<", max(len(text) - longest, 0))
+        start = text.find("<", max(len(text) - longest, begin))
         while start >= 0:
             tail = text[start:]
             if any(tag.startswith(tail) for tag in self._wanted):
@@ -125,10 +140,12 @@ class TagScanner:
 @attrs.define(eq=False)
 class _Block:
     """
-    A text block being split. `declared`: its START came from outside, so what is open of it must be told and closed; `open` is what that is.
+    A text block being split, the `order`th of all. `declared`: its START came from outside, so what is open of it must be told and closed; `open` is what
+    that is.
     """
 
     scanner: TagScanner
+    order: int = 0
     declared: bool = False
     said: bool = False
     open: bool | None = None
@@ -143,41 +160,55 @@ class ThinkTagSplitter(Stage[ChatEvent, ChatEvent]):
     """
 
     def __init__(self, names: Sequence[str] = THINK_TAGS) -> None:
-        self._names = tuple(names)
+        self._tags = _Tags(tuple(names))
         self._blocks: dict[BlockKey, _Block] = {}
+        self._made = 0
+        # By choice, the blocks that hold something back: whatever ends the texts of a choice asks these alone, however many there are besides.
+        self._holding: dict[int, set[BlockKey]] = {}
 
     def feed(self, event: ChatEvent, emit: Emit[ChatEvent]) -> None:
         kind = type(event)
         if kind is TextDelta:
             self._delta(event, emit)  # type: ignore[arg-type]
         elif kind is TextStart:
-            self._blocks[_key(event)] = _Block(TagScanner(self._names), declared=True)
+            self._make(_key(event), declared=True)
         elif kind is TextEnd:
             self._end(event, emit)  # type: ignore[arg-type]
         else:
             if kind in _ENDING_ALL:
-                self._let_go(None, emit)
+                self._let_all_go(emit)
                 self._blocks.clear()
             elif kind in _ENDING:
                 self._let_go(event.choice, emit)  # type: ignore[union-attr]
             emit(event)
 
     def flush(self, emit: Emit[ChatEvent]) -> None:
-        self._let_go(None, emit)
+        self._let_all_go(emit)
 
     def fail(self, error: Exception, emit: Emit[ChatEvent]) -> None:
-        self._let_go(None, emit)
+        self._let_all_go(emit)
 
     def _delta(self, event: TextDelta, emit: Emit[ChatEvent]) -> None:
         key = _key(event)
         block = self._blocks.get(key)
         if block is None:
-            block = self._blocks[key] = _Block(TagScanner(self._names))
+            block = self._make(key)
         if block.scanner.plain(event.text):
             self._say(block, key, False, event, emit)
             return
         for thinking, text in block.scanner.pieces(event.text):
             self._say(block, key, thinking, (ThinkingDelta if thinking else TextDelta)(text, event.index, event.item_id, event.choice), emit)
+        if block.scanner.held:
+            self._holding.setdefault(event.choice, set()).add(key)
+
+    def _make(self, key: BlockKey, declared: bool = False) -> _Block:
+        """
+        A new block, in the place of one with that key.
+        """
+        self._made += 1
+        before = self._blocks.get(key)
+        block = self._blocks[key] = _Block(TagScanner(self._tags), before.order if before else self._made, declared)
+        return block
 
     def _say(self, block: _Block, key: BlockKey, thinking: bool, delta: TextDelta | ThinkingDelta, emit: Emit[ChatEvent]) -> None:
         if block.declared and block.open is not thinking:
@@ -199,7 +230,8 @@ class ThinkTagSplitter(Stage[ChatEvent, ChatEvent]):
         The block ends: an empty one as it came, any other with what is open of it.
         """
         key = _key(event)
-        block = self._blocks.pop(key, None) or _Block(TagScanner(()))
+        block = self._blocks.pop(key, None) or _Block(TagScanner(self._tags))
+        self._holding.get(event.choice, set()).discard(key)
         self._rest(block, key, emit)
         if block.declared and not block.said:
             emit(TextStart(event.index, event.item_id, event.choice))
@@ -212,10 +244,14 @@ class ThinkTagSplitter(Stage[ChatEvent, ChatEvent]):
         for thinking, text in block.scanner.rest():
             self._say(block, key, thinking, (ThinkingDelta if thinking else TextDelta)(text, index, item_id, choice), emit)
 
-    def _let_go(self, choice: int | None, emit: Emit[ChatEvent]) -> None:
+    def _let_go(self, choice: int, emit: Emit[ChatEvent]) -> None:
+        for key in sorted(self._holding.pop(choice, ()), key=lambda key: self._blocks[key].order):
+            self._rest(self._blocks[key], key, emit)
+
+    def _let_all_go(self, emit: Emit[ChatEvent]) -> None:
+        self._holding.clear()
         for key, block in self._blocks.items():
-            if choice is None or key[0] == choice:
-                self._rest(block, key, emit)
+            self._rest(block, key, emit)
 
 
 def _key(event: Any) -> BlockKey:

@@ -4,8 +4,10 @@ Tags in the text become thinking: however they are cut, nothing is lost, doubled
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from types import FrameType
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -255,6 +257,109 @@ def test_a_whole_response_stays_balanced(parts: list[str]) -> None:
     events = events_of([ResponseStart("r"), StepStart(0), *block, *block, StepEnd(0), ResponseEnd()])
     assert [] == violations(events)
 
+
+# --- linear work ----------------------------------------------------------------------------------------------------------------------------------
+
+
+class Counted(str):
+    """
+    A text that counts how many characters are looked at or copied, in itself and in whatever is made of it.
+    """
+
+    work: ClassVar[int] = 0
+
+    def __getitem__(self, place: Any) -> Counted:
+        piece = Counted(super().__getitem__(place))
+        Counted.work += len(piece)
+        return piece
+
+    def __radd__(self, before: str) -> Counted:
+        Counted.work += len(before) + len(self)
+        return Counted(f"{before}{self}")
+
+    def find(self, sub: str, start: Any = 0, end: Any = None) -> int:
+        at = super().find(sub, start, end)
+        Counted.work += (at if at >= 0 else len(self)) - start
+        return at
+
+
+def characters(text: str) -> int:
+    """
+    How many characters are looked at or copied to split a text that comes in one delta.
+    """
+    Counted.work = 0
+    stage = ThinkTagSplitter()
+    stage.feed(TextDelta(Counted(text)), lambda event: None)
+    stage.flush(lambda event: None)
+    return Counted.work
+
+
+def instructions(events: Sequence[ChatEvent]) -> int:
+    """
+    How many byte code instructions it takes to split them.
+    """
+    count = 0
+
+    def trace(frame: FrameType, what: str, argument: object) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        count += what == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        events_of(events)
+    finally:
+        sys.settrace(before)
+    return count
+
+
+@pytest.mark.parametrize("part", ["<think></think>", "<think>a</think>b", "<reasoning></thinking>", "<", "<thin", "</think>", "ab"])
+def test_a_long_delta_is_looked_at_once(part: str) -> None:
+    """
+    However many tags stand in one delta, each of its characters is looked at and copied a few times.
+    """
+    assert characters(part * 1000) < 4 * len(part * 1000)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        lambda n: [TextDelta("<think></think>a" * n)],
+        lambda n: [TextDelta(text) for _ in range(n) for text in ("<thi", "nk>a</", "think>")],
+        lambda n: [event for k in range(n) for event in (TextDelta("a", choice=k), ThinkingDelta("b", choice=k))],
+        lambda n: [event for k in range(n) for event in (TextDelta("a<", choice=k), ThinkingDelta("b"))],
+        lambda n: [event for k in range(n) for event in (TextDelta("a<", k), TextDelta("b<", 0), ThinkingDelta("c"))],
+        lambda n: [event for k in range(n) for event in (TextStart(k), TextDelta("<think>", k), TextEnd(k), RefusalDelta("c"))],
+    ],
+    ids=["tags", "tags over deltas", "many choices", "many choices that hold something", "many texts of a choice", "many texts, one after the other"],
+)
+def test_linear(events: Callable[[int], list[ChatEvent]]) -> None:
+    """
+    Twice the events take twice the work, however many texts are open.
+    """
+    small, large = (instructions(events(n)) for n in (100, 200))
+    assert large < 2.2 * small
+
+
+def test_texts_are_let_go_in_their_order() -> None:
+    """
+    Of several texts of a choice that hold something the one that began first comes first, whichever held first; another choice's stays.
+    """
+    events: list[ChatEvent] = [
+        TextDelta("a", 0),
+        TextDelta("b", 1),
+        TextDelta("<", 1),
+        TextDelta("<", 0),
+        TextDelta("<", 0, choice=1),
+        ThinkingDelta("c"),
+    ]
+    expected = [TextDelta("a", 0), TextDelta("b", 1), TextDelta("<", 0), TextDelta("<", 1), ThinkingDelta("c"), TextDelta("<", 0, choice=1)]
+    assert expected == events_of(events)
+
+
+# --- the option -----------------------------------------------------------------------------------------------------------------------------------
 
 NAMES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "true": (True, THINK_TAGS),
