@@ -81,7 +81,7 @@ class _Audio:
 
 class Choice:
     """
-    The state of one choice; `answered`: text came, `refused`: words of refusal came, `blocked`: a filter withheld something.
+    The state of one choice; `answered`: text came, `reasoned`: reasoning came, `refused`: words of refusal came, `blocked`: a filter withheld something.
     """
 
     def __init__(self, index: int, host: ChoiceHost) -> None:
@@ -89,6 +89,7 @@ class Choice:
         self.calls = ToolCalls(index)
         self.finish_raw: str | None = None
         self.answered = False
+        self.reasoned = False
         self.refused = False
         self.blocked = False
         self._host = host
@@ -171,6 +172,7 @@ class Choice:
         if delta.get("reasoning_details"):
             self._details(text, [mapping(detail) for detail in sequence(delta["reasoning_details"])], emit)
         elif text:
+            self.reasoned = True
             emit(ThinkingDelta(text, None, None, self.index))
         if not _SEALS.isdisjoint(delta):
             self._opaque(delta.get("reasoning_encrypted"), None, emit)

@@ -14,7 +14,7 @@ from rxchat.dialects.openai_choice import Choice
 from rxchat.dialects.openai_fields import cited, filters, moderations, read_usage, search_hits, usage_formula
 from rxchat.errorbody import error_in, flat_error, provider_error
 from rxchat.errors import IncompleteStreamError, ProviderError
-from rxchat.events import ChatEvent, Citation, Heartbeat, TextDelta
+from rxchat.events import ChatEvent, Citation, Heartbeat, TextDelta, ThinkingDelta
 from rxchat.framing.frames import SseEvent, StrayText, Undispatched
 from rxchat.response import ChatResponse, FinishReason
 from rxchat.stage import Emit
@@ -55,10 +55,14 @@ _KNOWN = _BESIDE | {"choices", "usage", "x_groq"}
 _LOUD = _BESIDE | {"error", "x_groq", "timings", "time_info", "sla_metrics"}
 _LOUD_CHOICE = frozenset({"message", "content_filter_results", "content_filter_result", "usage"})
 _PLAIN_DELTA = frozenset({"content", "role", "token_id", "name"})
+_PLAIN_THOUGHT = frozenset({"content", "role", "reasoning_content", "reasoning"})
 
-# What differs in frames that say one more piece of text, or of the arguments of a call.
+# What differs in frames that say one more piece of text, of reasoning, or of the arguments of a call.
 _BESIDE_TEXT: Mapping[Path, Slot] = {("obfuscation",): Slot.PADDING, ("created",): Slot.COUNT, ("choices", 0, "delta", "token_id"): Slot.COUNT}
 _TEXT: Mapping[Path, Slot] = {("choices", 0, "delta", "content"): Slot.TEXT, **_BESIDE_TEXT}
+_THOUGHTS: Mapping[str, Mapping[Path, Slot]] = {
+    name: {("choices", 0, "delta", name): Slot.TEXT, **_BESIDE_TEXT} for name in ("reasoning_content", "reasoning")
+}
 _CALL: Path = ("choices", 0, "delta", "tool_calls", 0)
 _ARGUMENTS: Mapping[Path, Slot] = {(*_CALL, "index"): Slot.INTEGER, (*_CALL, "function", "arguments"): Slot.TEXT, **_BESIDE_TEXT}
 
@@ -132,6 +136,16 @@ class OpenAIChatParser(Parser):
                     self._quiet = state
                     emit(TextDelta(text, None, None, state.index))
                     return
+                if (
+                    state.reasoned
+                    and state.finish_raw is None
+                    and (text is None or text == "")
+                    and delta.keys() <= _PLAIN_THOUGHT
+                    and (name := _thought(delta))
+                ):
+                    self._quiet = state
+                    emit(ThinkingDelta(delta[name], None, None, state.index))
+                    return
                 if len(delta) == 1 and type(entries := delta.get("tool_calls")) is list and _CHOICE_METADATA.isdisjoint(choice):
                     # An answer of tools alone has no first frame of text that told the metadata.
                     for key in value:
@@ -148,8 +162,10 @@ class OpenAIChatParser(Parser):
         if state is None:
             return None
         delta = value["choices"][0]["delta"]
+        choice = state.index
+        if name := _thought(delta):
+            return Repeated(_THOUGHTS[name], lambda text, emit: emit(ThinkingDelta(text, None, None, choice)), plain=self._splitter is None)
         if "tool_calls" not in delta:
-            choice = state.index
             return Repeated(_TEXT, lambda text, emit: emit(TextDelta(text, None, None, choice)), plain=self._splitter is None)
         entries = delta["tool_calls"]
         if len(entries) != 1 or entries[0].keys() != {"index", "function"} or entries[0]["function"].keys() != {"arguments"}:
@@ -343,3 +359,10 @@ class OpenAIChatParser(Parser):
         if splitter is None:
             return counted
         return lambda event: splitter.feed(event, counted)
+
+
+def _thought(delta: Mapping[str, Any]) -> str | None:
+    """
+    The name under which a delta has its reasoning, None if it has none.
+    """
+    return next((name for name in _THOUGHTS if string(delta.get(name))), None)
