@@ -4,30 +4,33 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any
+from heapq import heappop, heappush
+from itertools import product
+from typing import Any, TypeAlias
+
+from rxchat.dialects.hash_keys import hash_key
 
 __all__ = ["REASONING_DETAILS", "ReasoningDetails"]
 
 REASONING_DETAILS = "reasoning_details"
 # What grows; every other field is said once, a later value counts.
 _GROWING = ("text", "summary")
+# An id and data, as keys; None is none.
+_Place: TypeAlias = tuple[Any, Any]
+_ANY: Any = object()
 
 
 class _Block:
     """
-    One block: its fields, and the pieces of those that grow, joined once.
+    One block: its fields, and the pieces of those that grow, joined once. `number` counts the blocks.
     """
 
-    def __init__(self, detail: Mapping[str, Any], delta: int) -> None:
-        self.delta = delta  # that began it
+    def __init__(self, detail: Mapping[str, Any], number: int) -> None:
+        self.number = number
         self.fields = dict(detail)
         self.pieces: dict[str, list[str]] = {name: [detail[name]] for name in _GROWING if isinstance(detail.get(name), str)}
-
-    def takes(self, detail: Mapping[str, Any]) -> bool:
-        data, own_id, its_id = self.fields.get("data"), self.fields.get("id"), detail.get("id")
-        sealed = data is not None and detail.get("data") not in (None, data)
-        return not sealed and not (own_id and its_id and own_id != its_id)
 
     def grow(self, detail: Mapping[str, Any]) -> None:
         for name, value in detail.items():
@@ -43,6 +46,47 @@ class _Block:
         return self.fields | {name: "".join(pieces) for name, pieces in self.pieces.items()}
 
 
+class _Rivals:
+    """
+    The blocks of one index and type, found by id and data: a piece with either belongs to none that has another, but may bring it to one without.
+    """
+
+    def __init__(self) -> None:
+        # By id or any, and data or any: the last block first. One that got another id or data still stands where it stood.
+        self._places: defaultdict[_Place, list[tuple[int, _Block]]] = defaultdict(list)
+
+    def add(self, block: _Block) -> None:
+        """
+        The block may be taken now, for what it is now.
+        """
+        known_id, data = _identity(block.fields)
+        for place in product((known_id, _ANY), (data, _ANY)):
+            heappush(self._places[place], (-block.number, block))
+
+    def last(self, detail: Mapping[str, Any]) -> _Block | None:
+        """
+        The last block that takes this piece.
+        """
+        own_id, data = _identity(detail)
+        places = product((_ANY,) if own_id is None else (own_id, None), (_ANY,) if data is None else (data, None))
+        found = [block for place in places if (block := self._last_at(place)) is not None]
+        return max(found, key=lambda block: block.number, default=None)
+
+    def _last_at(self, place: _Place) -> _Block | None:
+        blocks = self._places.get(place, [])
+        while blocks and not _stands(blocks[0][1], place):
+            heappop(blocks)
+        return blocks[0][1] if blocks else None
+
+
+def _identity(fields: Mapping[str, Any]) -> _Place:
+    return hash_key(fields.get("id") or None), hash_key(fields.get("data"))
+
+
+def _stands(block: _Block, place: _Place) -> bool:
+    return all(wanted in (_ANY, own) for wanted, own in zip(place, _identity(block.fields), strict=True))
+
+
 class ReasoningDetails:
     """
     The blocks so far. A piece belongs to the block of its index and type that an earlier delta began, without an index to the last one of its type.
@@ -50,8 +94,7 @@ class ReasoningDetails:
 
     def __init__(self) -> None:
         self._blocks: list[_Block] = []
-        self._by_key: dict[Any, list[_Block]] = {}
-        self._deltas = 0
+        self._by_key: defaultdict[str, _Rivals] = defaultdict(_Rivals)
 
     def __bool__(self) -> bool:
         return bool(self._blocks)
@@ -67,12 +110,18 @@ class ReasoningDetails:
         """
         The details of one delta: pieces of blocks known before it, or blocks of their own. What was said whole before is said once.
         """
-        self._deltas += 1
+        begun: list[tuple[_Rivals, _Block]] = []
         for detail in details:
-            rivals = self._by_key.setdefault(repr((detail.get("type"), detail.get("index"))), [])
-            block = next((block for block in reversed(rivals) if block.delta < self._deltas and block.takes(detail)), None)
+            rivals = self._by_key[repr((detail.get("type"), detail.get("index")))]
+            block = rivals.last(detail)
             if block is None:
-                self._blocks.append(_Block(detail, self._deltas))
-                rivals.append(self._blocks[-1])
+                block = _Block(detail, len(self._blocks))
+                self._blocks.append(block)
+                begun.append((rivals, block))
             elif detail.get("data") is None or detail["data"] != block.fields.get("data"):
+                before = _identity(block.fields)
                 block.grow(detail)
+                if before != _identity(block.fields):
+                    rivals.add(block)
+        for rivals, block in begun:
+            rivals.add(block)

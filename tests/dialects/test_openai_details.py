@@ -5,9 +5,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rxchat.dialects.openai_details import ReasoningDetails
 
@@ -49,9 +52,59 @@ def test_blocks(deltas: list[list[dict[str, Any]]], blocks: list[dict[str, Any]]
     assert bool(blocks) is bool(kept)
 
 
-def instructions(count: int) -> int:
+def taken_by(blocks: list[dict[str, Any]], detail: dict[str, Any]) -> int | None:
     """
-    Lines run to take so many blocks of their own, then so many pieces of one.
+    Which block takes a piece by the plain rule: the last that has no other id and no other data.
+    """
+    for number in reversed(range(len(blocks))):
+        known = blocks[number]
+        rivals = [known.get(name) not in (blank, detail[name]) and detail[name] != blank for name, blank in (("id", ""), ("data", None))]
+        if not any(rivals):
+            return number
+    return None
+
+
+@given(st.lists(st.tuples(st.sampled_from(["", "a", "b"]), st.sampled_from([None, "D", "E", [1], {"k": [1]}])), max_size=12))
+def test_the_last_that_fits(pieces: list[tuple[str, Any]]) -> None:
+    """
+    A piece goes to the last block it does not contradict, also to one that has only come by its id or its data.
+    """
+    kept, blocks = ReasoningDetails(), list[dict[str, Any]]()
+    for own_id, data in pieces:
+        detail = {"type": "t", "id": own_id, "data": data}
+        kept.take([detail])
+        number = taken_by(blocks, detail)
+        if number is None:
+            blocks.append(detail)
+        elif data is None or data != blocks[number]["data"]:
+            blocks[number] = detail if data is not None else detail | {"data": blocks[number]["data"]}
+    assert blocks == kept.blocks
+
+
+def test_blocks_of_one_delta_are_found_by_the_next() -> None:
+    """
+    Pieces of one delta are blocks of their own; the next delta goes on with the last of them.
+    """
+    kept = ReasoningDetails()
+    kept.take([text("a", id="1"), text("b", id="1")])
+    kept.take([text("c", id="1")])
+    assert [text("a", id="1"), text("bc", id="1")] == kept.blocks
+
+
+SHAPES: dict[str, Callable[[int], list[list[dict[str, Any]]]]] = {
+    "own indices, then pieces of one": lambda n: [*([text("x", k)] for k in range(n)), *([text("x", 0)] for _ in range(n))],
+    "own ids": lambda n: [[text("x", id=f"{k}")] for k in range(n)],
+    "own data": lambda n: [[sealed(f"{k}")] for k in range(n)],
+    "own ids and data": lambda n: [[sealed(f"{k}", id=f"{k}")] for k in range(n)],
+    "ids that change": lambda n: [[sealed("D", id=str(k % 2) * (k % 3))] for k in range(n)],
+    "own ids in one delta": lambda n: [[text("x", id=f"{k}") for k in range(n)]] * 2,
+    "data of no kind": lambda n: [[sealed("x") | {"data": {"k": [k]}}] for k in range(n)],
+}
+
+
+def instructions(deltas: list[list[dict[str, Any]]]) -> int:
+    """
+    Lines run to take them.
     """
     kept, lines = ReasoningDetails(), 0
 
@@ -63,17 +116,16 @@ def instructions(count: int) -> int:
     before = sys.gettrace()  # the coverage of the suite
     sys.settrace(trace)
     try:
-        for k in range(count):
-            kept.take([text("x", k)])
-        for _ in range(count):
-            kept.take([text("x", 0)])
+        for delta in deltas:
+            kept.take(delta)
     finally:
         sys.settrace(before)
     return lines
 
 
-def test_work_is_linear() -> None:
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_work_is_linear(shape: Callable[[int], list[list[dict[str, Any]]]]) -> None:
     """
     Twice the details are twice the work.
     """
-    assert instructions(400) < 2.2 * instructions(200)
+    assert instructions(shape(400)) < 2.2 * instructions(shape(200))
