@@ -95,10 +95,12 @@ class Item:
         """
         What `final` has beyond what was said, None if they contradict each other. White space at the ends is no contradiction, no final text says nothing.
         """
+        if not final:
+            return ""
         before = said.text
         if final.startswith(before):
             return final[len(before) :]
-        return "" if not final or final.strip() == before.strip() else None
+        return "" if final.strip() == before.strip() else None
 
     def came_late(self, said: GrowingText, final: str) -> bool:
         """

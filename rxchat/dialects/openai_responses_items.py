@@ -4,6 +4,7 @@ The output items of one response: which class each type has, and which item an e
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -108,11 +109,14 @@ class Items:
         """
         The terminal response lists its items: finish those that no event finished; one that was never seen at all begins here.
         """
-        queues: dict[str, Iterator[Item]] = {}
+        seen: defaultdict[str, list[Item]] = defaultdict(list)
+        for item in self._items:
+            seen[item.type].append(item)
+        queues = {kind: iter(items) for kind, items in seen.items()}
         met: set[Item] = set()
         for number, raw in enumerate(output):
             kind = string(raw.get("type")) or ""
-            queue = queues.setdefault(kind, iter([item for item in self._items if item.type == kind]))
+            queue = queues.get(kind, iter(()))
             placed = (self._places.get((place, class_of(kind))) for place in (string(raw.get("id")), number) if place is not None)
             fitting = (item for found in (placed, queue) for item in found if item is not None and item.type == kind and item not in met)
             item = next(fitting, None) or self._begin(raw, None, emit)

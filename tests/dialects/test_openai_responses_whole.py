@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -14,10 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rxchat.errors import RxchatError, Verdict
+from rxchat.events import ChatEvent
 from rxchat.response import ChatResponse, ProviderItemPart, RedactedThinkingPart, ThinkingPart
-from tests.dialects.responses_wire import Wire, added, answer, answer_of_body, completed, created, done, ev, final, sse, whole
+from rxchat.stage import StreamDone
+from tests.dialects.responses_wire import DIALECT, Wire, added, answer, answer_of_body, completed, created, done, ev, final, frames, sse, whole
 from tests.grammar import violations
 from tests.shared_data import shared
+from tests.work import opcodes, peak
 
 words = st.text('aé🙂 \n"{', min_size=1, max_size=6)
 json_objects = st.dictionaries(st.sampled_from("abc"), st.integers(0, 99) | words, max_size=2)
@@ -311,3 +315,52 @@ def test_a_long_text_is_linear(end: str) -> None:
         [*wire, ev("content_part.done", 0, content_index=0, part=whole_text), completed({"type": "message", "content": [whole_text]}, end=end)]
     )
     assert "".join(pieces) == response.text
+
+
+def terminal(count: int, *, seen: bool, kind: str = "message") -> int:
+    """
+    What it takes to read a terminal response that lists so many items, announced before or not.
+    """
+    items: list[Wire] = [{"type": kind, "id": f"i{k}"} for k in range(count)]
+    stage = DIALECT.parser(DIALECT.context())
+    for frame in frames([created(), *(added(k, items[k]) for k in range(count) if seen)]):
+        stage.feed(frame, _drop)
+
+    (last,) = frames([completed(*items)])
+
+    def end() -> None:
+        with suppress(StreamDone):
+            stage.feed(last, _drop)
+
+    return opcodes(end)
+
+
+def _drop(event: ChatEvent) -> None:
+    """
+    Nobody listens.
+    """
+
+
+@pytest.mark.parametrize("seen", [True, False])
+@pytest.mark.parametrize("kind", ["message", "web_search_call"])
+def test_a_long_list_is_linear(seen: bool, kind: str) -> None:
+    """
+    Twice the items of a terminal response are twice the work.
+    """
+    assert terminal(400, seen=seen, kind=kind) < 2.2 * terminal(200, seen=seen, kind=kind)
+
+
+@pytest.mark.parametrize(
+    "final",
+    [ev("output_text.done", 0, content_index=0, text=""), ev("content_part.done", 0, content_index=0, part={"type": "output_text", "text": ""})],
+    ids=["text", "part"],
+)
+def test_an_empty_final_text_is_not_compared(final: Wire) -> None:
+    """
+    A final text that says nothing costs nothing, however much was said.
+    """
+    stage = DIALECT.parser(DIALECT.context())
+    for frame in frames([created(), added(0, "message", id="m"), ev("output_text.delta", 0, content_index=0, delta="x" * 1_000_000)]):
+        stage.feed(frame, _drop)
+    (frame,) = frames([final])
+    assert peak(lambda: stage.feed(frame, _drop)) < 100_000
