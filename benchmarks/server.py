@@ -17,7 +17,7 @@ from functools import lru_cache
 
 from benchmarks.workloads import WORKLOADS
 
-__all__ = ["address", "sending"]
+__all__ = ["WorkloadProtocol", "address", "sending"]
 
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 # Bytes handed to the transport at once.
@@ -57,7 +57,8 @@ class WorkloadProtocol(asyncio.Protocol):
             self._write()
 
     def _write(self) -> None:
-        while not self._paused and self._transport is not None:
+        # The transport is closing as soon as a write finds that the client has left; connection_lost comes only afterwards.
+        while not self._paused and self._transport is not None and not self._transport.is_closing():
             piece = next(self._pieces, None)
             if piece is None:
                 return
