@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import aiohttp
 from reactivex import operators as ops
 
-from benchmarks.measuring import machine
+from benchmarks.measuring import machine, unwritable
 from benchmarks.paced import PROMPT
 from benchmarks.paced_server import Pace, Server, served
 from rxchat import ChatModel, text_only
@@ -127,6 +127,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--streams", type=int, default=200, help="for each way to leave")
     parser.add_argument("--json", metavar="FILE", help="write the numbers here as well")
     given = parser.parse_args(argv)
+    if given.json and (reason := unwritable(given.json)):
+        parser.exit(2, f"{parser.prog}: {reason}\n")
     table: dict[str, Any] = summed(asyncio.run(measured(given.streams)))
     print(f"{machine()}; {given.streams} streams each")
     print(f"{'':28}{'p50 ms':>9}{'p99 ms':>9}{'longest':>9}")

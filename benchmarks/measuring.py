@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from statistics import linear_regression, median
 from typing import Any
 
-__all__ = ["Growth", "absent", "cpu", "cpu_async", "exponent", "machine", "resident", "spread"]
+__all__ = ["Growth", "absent", "cpu", "cpu_async", "exponent", "machine", "resident", "spread", "unwritable"]
 
 MiB = 2**20
 
@@ -123,6 +123,21 @@ def machine() -> str:
     What it ran on.
     """
     return f"{platform.python_implementation()} {platform.python_version()}, {os.cpu_count()} cores, load {load():.1f}"
+
+
+def unwritable(path: str) -> str | None:
+    """
+    Why that file cannot be written, None if it can; nothing is changed by asking.
+    """
+    there = os.path.lexists(path)
+    try:
+        with open(path, "ab"):
+            pass
+    except OSError as error:
+        return f"cannot write {path}: {error.strerror}"
+    if not there:
+        os.remove(path)
+    return None
 
 
 def absent(modules: Iterable[str]) -> list[str]:

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from benchmarks import goals
-from benchmarks.measuring import machine
+from benchmarks.measuring import machine, unwritable
 from benchmarks.paced_server import Pace, raise_file_limit, served
 
 SETTINGS = ("20x50", "200x5", "200x50", "500x5", "1000x5")
@@ -266,6 +266,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", choices=list(SUBJECTS), help=argparse.SUPPRESS)
     parser.add_argument("--url", help=argparse.SUPPRESS)
     given = parser.parse_args(argv)
+    if given.json and (reason := unwritable(given.json)):
+        parser.exit(2, f"{parser.prog}: {reason}\n")
     if given.only:
         streams, rate = map(int, given.settings[0].split("x"))
         print(json.dumps(asyncio.run(measured(SUBJECTS[given.only], given.url, streams, rate, given.seconds, given.grace))))

@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-__all__ = ["bars", "draw"]
+__all__ = ["FORMATS", "bars", "draw"]
+
+FORMATS = (".svg", ".png", ".pdf")
 
 
 def bars(table: Mapping[str, Any], workload: str) -> list[tuple[str, float]]:

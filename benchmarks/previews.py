@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import jiter
 import reactivex as rx
 
-from benchmarks.measuring import machine
+from benchmarks.measuring import machine, unwritable
 from rxchat import Preview, TextDelta, partial_json
 
 SIZES = (1000, 3000, 10_000, 30_000, 100_000)
@@ -110,6 +110,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--json", metavar="FILE", help="write the numbers here as well")
     given = parser.parse_args(argv)
+    if given.json and (reason := unwritable(given.json)):
+        parser.exit(2, f"{parser.prog}: {reason}\n")
     table = measured(given.sizes, given.repetitions)
     print(f"{machine()}; us a character, {given.repetitions} repetitions")
     print(f"{'':14}" + "".join(f"{size:>10}" for size in given.sizes) + f"{'exponent':>10}")

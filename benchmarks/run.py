@@ -13,14 +13,14 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
 
 from benchmarks import fanout, goals, growth, imports, leaks, short, slow, stages, throughput
-from benchmarks.measuring import load, machine
+from benchmarks.measuring import absent, load, machine, unwritable
+from benchmarks.plot import FORMATS, draw
 from benchmarks.workloads import WORKLOADS
 
 __all__ = ["GROUPS", "Group", "main"]
@@ -94,10 +94,39 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--plot", metavar="FILE", help="draw the table here, .svg or .png; needs matplotlib")
     parser.add_argument("--inside", choices=list(GROUPS), help=argparse.SUPPRESS)
     given = parser.parse_args(argv)
+    for reason in _refusals(given):
+        parser.exit(2, f"{parser.prog}: {reason}\n")
+    return given
+
+
+def _refusals(given: argparse.Namespace) -> Iterator[str]:
+    """
+    Why it must not begin: said now, not after the minutes it takes.
+    """
     unknown = sorted(set(given.workloads) - set(WORKLOADS))
     if unknown:
-        parser.error(f"there is no {', '.join(unknown)}; there are: {', '.join(WORKLOADS)}")
-    return given
+        yield f"there is no {', '.join(unknown)}; there are: {', '.join(WORKLOADS)}"
+    if given.plot:
+        yield from _undrawable(given)
+    yield from filter(None, (unwritable(path) for path in (given.json, given.plot) if path))
+
+
+def _undrawable(given: argparse.Namespace) -> Iterator[str]:
+    if not given.plot.lower().endswith(FORMATS):
+        yield f"--plot draws {', '.join(FORMATS)}, not {given.plot}"
+    if not _drawn(given):
+        yield "--plot draws the throughput table, of which nothing is measured here"
+    if absent(["matplotlib"]):
+        yield "--plot needs matplotlib, which is not installed"
+
+
+def _drawn(given: argparse.Namespace) -> bool:
+    """
+    Whether somebody is measured whom the plot shows, on a workload that was asked for; L1 is what the others are a multiple of.
+    """
+    subjects = [throughput.SUBJECTS[name] for name in _subjects(given.subjects) if name != "L1"]
+    names = set(given.workloads or WORKLOADS)
+    return TABLE in (given.only or [TABLE]) and any(names & set(subject.workloads) and not absent(subject.needs) for subject in subjects)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -105,16 +134,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     if given.inside:
         print(json.dumps(GROUPS[given.inside].measured(given.scale, given.repetitions)))
         return
-    if given.plot:
-        # Said now, not after the minutes it takes.
-        import_module("matplotlib")
     results = _report(given)
     if given.json:
         with open(given.json, "w", encoding="utf-8") as file:
             json.dump(results, file, indent=2)
     if given.plot:
-        from benchmarks.plot import draw
-
         draw(results.get(TABLE, {}), given.workloads or list(WORKLOADS), given.plot)
 
 

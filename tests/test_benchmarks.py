@@ -5,23 +5,27 @@ The benchmarks: each workload parses to what it claims to hold, each subject see
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import goals, plot, throughput
+from benchmarks import disconnect, goals, growth, leaks, paced, plot, previews, throughput
+from benchmarks import run as command_line
 from benchmarks.disconnect import by_close, by_dispose, by_take
 from benchmarks.fanout import fanned
 from benchmarks.growth import answer_kept, long_reads, nothing_kept
-from benchmarks.measuring import absent, exponent, spread
+from benchmarks.measuring import absent, exponent, spread, unwritable
 from benchmarks.paced import aiohttp_lines, rxchat_stream
 from benchmarks.paced_server import Pace, served
 from benchmarks.peers import PEERS
 from benchmarks.previews import SUBJECTS, text_of
 from benchmarks.run import GROUPS, main
-from benchmarks.server import sending
+from benchmarks.server import WorkloadProtocol, sending
 from benchmarks.slow import consumed
 from benchmarks.stages import STEPS
 from benchmarks.subjects import OURS, Place, Subject, plainly
@@ -221,6 +225,24 @@ def test_a_long_stream_is_what_a_short_one_is_many_times() -> None:
     assert [3 * texts] * 2 == [reader(3000) for reader in (nothing_kept, answer_kept)]
 
 
+async def test_the_server_stops_when_its_client_has_left(caplog: pytest.LogCaptureFixture) -> None:
+    """
+    It writes no more to a connection whose other side is gone, and nothing is said about that.
+    """
+    lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    class Watched(WorkloadProtocol):
+        def connection_lost(self, exc: Exception | None) -> None:
+            super().connection_lost(exc)
+            lost.set_result(None)
+
+    async with await asyncio.get_running_loop().create_server(Watched, "127.0.0.1", 0) as server:
+        with socket.create_connection(server.sockets[0].getsockname()) as client:
+            client.sendall(b"POST /W1/20000/v1 HTTP/1.1\r\ncontent-length: 0\r\n\r\n")
+        await lost
+    assert [] == caplog.messages
+
+
 async def test_a_slow_consumer_is_looked_at() -> None:
     """
     Some events are taken, and not many wait.
@@ -250,11 +272,84 @@ def test_the_command_refuses_what_it_does_not_know(capsys: pytest.CaptureFixture
     assert "there is no W9; there are: W1" in capsys.readouterr().err
 
 
+REFUSED: dict[str, tuple[list[str], str]] = {
+    "a folder that is not there": (["--json", "{folder}/none/now.json"], "cannot write {folder}/none/now.json: No such file or directory"),
+    "a folder": (["--json", "{folder}"], "cannot write {folder}: Is a directory"),
+    "a plot nowhere": (["--plot", "{folder}/none/now.svg"], "cannot write {folder}/none/now.svg: No such file or directory"),
+    "a plot of another kind": (["--plot", "{folder}/now.txt"], "--plot draws .svg, .png, .pdf, not {folder}/now.txt"),
+    "a plot without its table": (
+        ["--plot", "{folder}/now.svg", "--only", "growth"],
+        "--plot draws the throughput table, of which nothing is measured here",
+    ),
+    "a plot of nobody": (
+        ["--plot", "{folder}/now.svg", "--subjects", "nobody"],
+        "--plot draws the throughput table, of which nothing is measured here",
+    ),
+    "a plot of the limit": (
+        ["--plot", "{folder}/now.svg", "--subjects", "L1"],
+        "--plot draws the throughput table, of which nothing is measured here",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_command_refuses_at_once_what_it_could_not_write(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Before anything is measured, in one line, with exit code 2, and without leaving a file.
+    """
+    monkeypatch.setattr(command_line, "absent", lambda modules: [])
+    given, expected = REFUSED[name]
+    with pytest.raises(SystemExit) as refused:
+        main([word.format(folder=tmp_path) for word in given])
+    assert 2 == refused.value.code
+    assert ("", f"python -m benchmarks: {expected.format(folder=tmp_path)}\n") == capsys.readouterr()
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_the_command_refuses_to_plot_without_matplotlib(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The same where the drawing could not be made.
+    """
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(SystemExit) as refused:
+        main(["--plot", str(tmp_path / "now.svg")])
+    assert 2 == refused.value.code
+    assert ("", "python -m benchmarks: --plot needs matplotlib, which is not installed\n") == capsys.readouterr()
+
+
+@pytest.mark.parametrize("command", [paced.main, disconnect.main, previews.main], ids=["paced", "disconnect", "previews"])
+def test_the_other_commands_refuse_at_once_too(command: Callable[[list[str]], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    A file that cannot be written is named before anything is measured.
+    """
+    with pytest.raises(SystemExit) as refused:
+        command(["--json", str(tmp_path)])
+    assert 2 == refused.value.code
+    said = capsys.readouterr()
+    assert "" == said.out
+    assert said.err.endswith(f"cannot write {tmp_path}: Is a directory\n")
+    assert 1 == said.err.count("\n")
+
+
+def test_a_file_that_can_be_written_stays_as_it_is(tmp_path: Path) -> None:
+    """
+    Asking changes nothing.
+    """
+    kept = tmp_path / "kept.json"
+    kept.write_text("{}")
+    assert [None, None] == [unwritable(str(path)) for path in (kept, tmp_path / "new.json")]
+    assert [kept] == list(tmp_path.iterdir())
+    assert "{}" == kept.read_text()
+
+
 def test_goals_are_held_against_what_there_is() -> None:
     """
     A goal is met from its bound on; one without a number is left out.
     """
-    results: dict[str, Any] = {"slow": {"waiting": 600, "buffered_kib": 128.5}, "leaks": {"left": {"a": {"kib": 1}, "b": {"kib": 200}}}}
+    leaks = {"streams": goals.STREAMS, "left": {"a": {"kib": 1}, "b": {"kib": 200}}}
+    results: dict[str, Any] = {"slow": {"waiting": 600, "buffered_kib": 128.5}, "leaks": leaks}
     found = {text: row["met"] for text, row in goals.verdicts(results).items()}
     assert {
         "slow consumer, events waiting": True,
@@ -262,6 +357,59 @@ def test_goals_are_held_against_what_there_is() -> None:
         "KiB that 2,000 streams leave behind, most of all ways": False,
     } == found
     assert ["met", "MISSED", "MISSED"] == [line.split()[0] for line in goals.printed(goals.verdicts(results)).splitlines()]
+
+
+def _long(*sizes: int) -> dict[str, Any]:
+    return {"long": {"nothing_kept": {"rows": {str(size): {"us": 5, "peak_mib": 1} for size in sizes}, "exponent": 1.0}}, "exponents": {}}
+
+
+@pytest.mark.parametrize(
+    ("results", "expected"),
+    [
+        ({"growth": _long(100_000)}, set()),
+        ({"growth": _long(goals.EVENTS)}, {"a million events, nothing kept, MiB", "exponent to a million events, nothing kept"}),
+        ({"growth": {"exponents": {"W1": None, "W2": 1.0}}}, {"exponent of growth, W2"}),
+        ({"leaks": {"streams": goals.STREAMS - 1, "left": {"a": {"kib": 1}}}}, set()),
+        ({"leaks": {"streams": goals.STREAMS, "left": {"a": {"kib": 1}}}}, {"KiB that 2,000 streams leave behind, most of all ways"}),
+        ({"imports": {"rxchat": {"ratio": None}}}, set()),
+    ],
+    ids=["less than a million", "a million", "a stream too short", "fewer streams", "enough streams", "nothing to compare with"],
+)
+def test_a_goal_has_no_number_where_the_run_was_too_small(results: dict[str, Any], expected: set[str]) -> None:
+    """
+    What a goal speaks of was measured, or there is no verdict on it.
+    """
+    assert expected == set(goals.verdicts(results))
+
+
+def test_the_full_size_is_that_of_the_goals() -> None:
+    """
+    A run of the usual scale has what the goals speak of.
+    """
+    assert goals.STREAMS == leaks.STREAMS
+    assert goals.EVENTS == growth.LONG[-1]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [((1000, 2000, 4000, 8000), 1), ((2000, 4000), None), ((1000, 8000), None), ((1000, 10_000, 100_000), 1), ((), None)],
+)
+def test_short_streams_say_nothing_about_growth(sizes: tuple[int, ...], expected: int | None) -> None:
+    """
+    An exponent is that of the sizes from 2,000 on, whatever a shorter one cost; there is none where none is of 8,000, or only one counts.
+    """
+    found = growth.slope(sizes, [size if size >= 2000 else 9e9 for size in sizes])
+    assert expected == (None if found is None else round(found, 6))
+
+
+def test_growth_at_a_small_scale_is_printed_without_exponents() -> None:
+    """
+    It says that the streams were too short, and no goal about exponents has a number.
+    """
+    table = growth.measured(0.001, 1)
+    assert dict.fromkeys(growth.GROWING) == table["exponents"]
+    assert "W1 unknown, too short" in growth.printed(table)
+    assert ["W5, MiB held beyond the largest event"] == list(goals.verdicts({"growth": table}))
 
 
 def test_goals_of_paced_streams() -> None:
