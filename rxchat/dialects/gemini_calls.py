@@ -13,7 +13,9 @@ finishReason, or the end of the stream, whose finish reason may reject the calls
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
+from heapq import heappop, heappush
 from typing import Any
 
 import attrs
@@ -54,6 +56,8 @@ class Calls:
         self._host = host
         self._choice = choice
         self._calls: list[_Call] = []
+        # By any id and name, by id, or by no id and name: the first call first, perhaps one that was answered or got an id since.
+        self._waiting: defaultdict[tuple[str | None, str | None], list[tuple[int, _Call]]] = defaultdict(list)
 
     def part(self, said: Any, signature: str | None, emit: Emit[ChatEvent]) -> bool:
         """
@@ -102,12 +106,15 @@ class Calls:
         name, call_id = string(said.get("name")), string(said.get("id"))
         last = self._calls[-1] if self._calls and not self._calls[-1].closed else None
         if last is not None and (name is None or (call_id is not None and call_id == last.id)):
-            last.id = last.id or call_id or ""
+            if call_id is not None and not last.id:
+                last.id = call_id
+                self._wait(last)
             return last
         if name is None:
             return None
         call = _Call(call_id or "", name, len(self._calls))
         self._calls.append(call)
+        self._wait(call)
         emit(ToolCallStart(call.id, call.name, call.index, self._choice))
         return call
 
@@ -149,7 +156,18 @@ class Calls:
         """
         The call of that id, else the first of that name, that has no answer yet.
         """
-        waiting = [call for call in self._calls if not call.ended]
-        by_id = (call for call in waiting if call_id is not None and call.id == call_id)
-        by_name = (call for call in waiting if name is not None and call.name == name and not (call_id and call.id))
-        return next(by_id, None) or next(by_name, None)
+        by_id = self._first((call_id, None)) if call_id else None
+        return by_id or (self._first(("" if call_id else None, name)) if name else None)
+
+    def _first(self, place: tuple[str | None, str | None]) -> _Call | None:
+        waiting = self._waiting.get(place, [])
+        while waiting and (waiting[0][1].ended or place[0] not in (None, waiting[0][1].id)):
+            heappop(waiting)
+        return waiting[0][1] if waiting else None
+
+    def _wait(self, call: _Call) -> None:
+        """
+        An answer may find the call by its id, by its name, or, where the answer has an id, by its name because it has none itself.
+        """
+        for place in ((None, call.name), (call.id, None) if call.id else ("", call.name)):
+            heappush(self._waiting[place], (call.index, call))

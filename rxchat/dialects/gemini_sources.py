@@ -20,27 +20,57 @@ from rxchat.dialects.base import integer, mapping, sequence, string
 from rxchat.events import ChatEvent, Citation, SearchResult
 from rxchat.growingtext import GrowingText
 
-__all__ = ["SOURCED", "Sources", "code_points"]
+__all__ = ["SOURCED", "PlacedText", "Sources"]
 
+_STEP = 1024
+_CONTINUATION = bytes(range(0x80, 0xC0))
 _CHUNKS = ("web", "retrievedContext", "maps", "image")
 # What of a candidate names sources.
 SOURCED = frozenset(("citationMetadata", "groundingMetadata", "urlContextMetadata"))
 _QUERIES = ("webSearchQueries", "retrievalQueries", "imageSearchQueries")
 
 
-def code_points(text: str, start: Any, end: Any, quoted: str | None = None) -> tuple[int | None, int | None]:
+class PlacedText(GrowingText):
     """
-    A place in bytes of UTF-8 as one in code points; (None, None) where it is unsaid or wrong.
+    A text that comes in pieces, and places in it. A place is found without reading the text up to it, and none of it is copied.
     """
-    first, last = integer(start) or 0, integer(end)
-    raw = text.encode()
-    if last is None or not 0 <= first <= last <= len(raw):
-        return None, None
-    try:
-        before, inside = raw[:first].decode(), raw[first:last].decode()
-    except UnicodeDecodeError:
-        return None, None
-    return (len(before), len(before) + len(inside)) if quoted is None or quoted == inside else (None, None)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._points = [0]  # code points before every _STEP bytes
+
+    def place(self, start: Any, end: Any, quoted: str | None = None) -> tuple[int | None, int | None]:
+        """
+        A place in bytes of UTF-8 as one in code points; (None, None) where it is unsaid or wrong.
+        """
+        first, last = integer(start) or 0, integer(end)
+        with self.getbuffer() as raw:
+            if last is None or not 0 <= first <= last <= len(raw) or any(_inside(raw, at) for at in (first, last)):
+                return None, None
+            if quoted is not None and not _stands(raw, first, last, quoted.encode()):
+                return None, None
+            return self._before(raw, first), self._before(raw, last)
+
+    def _before(self, raw: memoryview, at: int) -> int:
+        while len(self._points) <= at // _STEP:
+            known = len(self._points) * _STEP
+            self._points.append(self._points[-1] + _begun(raw, known - _STEP, known))
+        return self._points[at // _STEP] + _begun(raw, at - at % _STEP, at)
+
+
+def _begun(raw: memoryview, start: int, end: int) -> int:
+    """
+    How many code points begin there.
+    """
+    return len(bytes(raw[start:end]).translate(None, _CONTINUATION))
+
+
+def _inside(raw: memoryview, at: int) -> bool:
+    return at < len(raw) and raw[at] in _CONTINUATION
+
+
+def _stands(raw: memoryview, first: int, last: int, quoted: bytes) -> bool:
+    return len(quoted) == last - first and quoted == bytes(raw[first:last])
 
 
 class Sources:
@@ -49,7 +79,7 @@ class Sources:
     """
 
     def __init__(self, choice: int) -> None:
-        self.said = GrowingText()  # the answer so far
+        self.said = PlacedText()  # the answer so far
         self._choice = choice
         self._chunks: list[Any] = []
         self._seen: set[ChatEvent] = set()
@@ -92,7 +122,7 @@ class Sources:
 
     def _citation(self, source: Mapping[str, Any], place: Mapping[str, Any]) -> Citation:
         quoted = string(place.get("text")) if place is not source else None
-        start, end = code_points(self.said.text, place.get("startIndex"), place.get("endIndex"), quoted) if "endIndex" in place else (None, None)
+        start, end = self.said.place(place.get("startIndex"), place.get("endIndex"), quoted) if "endIndex" in place else (None, None)
         file = string(source.get("documentName")) or string(source.get("fileSearchStore"))
         return Citation(string(source.get("uri")), string(source.get("title")), quoted, file, None, start, end, self._choice)
 

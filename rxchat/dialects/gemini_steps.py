@@ -16,7 +16,7 @@ import attrs
 from rxchat.dialects.base import Parser, mapping, sequence, string
 from rxchat.dialects.blocks import Blocks, CallBlock
 from rxchat.dialects.gemini_parts import media_kind
-from rxchat.dialects.gemini_sources import code_points
+from rxchat.dialects.gemini_sources import PlacedText
 from rxchat.events import (
     ChatEvent,
     Citation,
@@ -28,7 +28,6 @@ from rxchat.events import (
     ServerToolStart,
     ToolResult,
 )
-from rxchat.growingtext import GrowingText
 from rxchat.response import FinishReason
 from rxchat.stage import Emit
 from rxchat.strictjson import dumps
@@ -50,7 +49,7 @@ class _Step:
     index: int
     type: str
     said: dict[str, Any] = attrs.field(factory=dict)
-    told: GrowingText = attrs.field(factory=GrowingText)
+    told: PlacedText = attrs.field(factory=PlacedText)
     audio: list[bytes] = attrs.field(factory=list)
     mime: str | None = None
     stopped: bool = False
@@ -211,7 +210,7 @@ class Steps:
 
     def _annotations(self, step: _Step, said: Mapping[str, Any], emit: Emit[ChatEvent]) -> None:
         for each in map(mapping, sequence(said.get("annotations"))):
-            start, end = code_points(step.told.text, each.get("start_index"), each.get("end_index"))
+            start, end = step.told.place(each.get("start_index"), each.get("end_index"))
             url = next((url for key in ("url", "document_uri", "uri", "source") if (url := string(each.get(key)))), None)
             title = string(each.get("title")) or string(each.get("name"))
             emit(Citation(url, title, None, string(each.get("file_name")), step.index, start, end))

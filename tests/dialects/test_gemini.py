@@ -5,6 +5,7 @@ Gemini's generateContent: event streams, arrays and bodies to answers, then its 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -13,10 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rxchat.call_keys import is_local_id
+from rxchat.dialects import get_dialect
 from rxchat.dialects.gemini_args import PartialArguments
-from rxchat.dialects.gemini_sources import code_points
+from rxchat.dialects.gemini_sources import PlacedText
 from rxchat.errors import DialectError, LimitExceeded, ProviderError, RxchatError
 from rxchat.events import (
+    ChatEvent,
     ContentFilter,
     MediaDone,
     MediaPartial,
@@ -34,8 +37,9 @@ from rxchat.limits import Limits
 from rxchat.pipeline import response_stage
 from rxchat.response import CitationPart, FinishReason, MediaPart, ProviderItemPart, TextPart, ThinkingPart, ToolCall, ToolResultPart
 from rxchat.stage import run
-from tests.dialects.reading import EVENT_STREAM, Reading, read, read_everywhere
+from tests.dialects.reading import EVENT_STREAM, Reading, read, read_everywhere, sse_frames
 from tests.grammar import violations
+from tests.work import opcodes, peak
 
 NAME = "gemini"
 JSON = "application/json; charset=UTF-8"
@@ -444,6 +448,48 @@ def test_answers_find_their_calls() -> None:
     assert [ServerToolResult("functionResponse", "z", {"x": 1}, False, "k")] == reading.of(ServerToolResult)
 
 
+ANSWERED: dict[str, Callable[[int], tuple[list[Json], list[Json]]]] = {
+    "by id": lambda n: ([call("f", id=f"c{k}", args={}) for k in range(n)], [{"name": "f", "id": f"c{k}"} for k in range(n)]),
+    "by id, the last first": lambda n: ([call("f", id=f"c{k}", args={}) for k in range(n)], [{"name": "f", "id": f"c{n - k}"} for k in range(n)]),
+    "by name": lambda n: ([call("f", args={}) for _ in range(n)], [{"name": "f"}] * n),
+    "by name beside calls with ids": lambda n: ([call("f", id="c", args={}) for _ in range(n)], [{"name": "f", "id": "d"}] * n),
+    "by the name of none": lambda n: ([call("f", args={}) for _ in range(n)], [{"name": "g"}] * n),
+}
+
+
+@pytest.mark.parametrize("shape", ANSWERED.values(), ids=ANSWERED)
+def test_answers_are_linear(shape: Callable[[int], tuple[list[Json], list[Json]]]) -> None:
+    """
+    Twice the calls and answers are twice the work.
+    """
+
+    def work(count: int) -> int:
+        spec = get_dialect(NAME)
+        parser = spec.parser(spec.context())
+        calls, answers = shape(count)
+        frames = sse_frames(*map(event, calls), *(event({"functionResponse": said}) for said in answers))
+
+        def feed() -> None:
+            for frame in frames:
+                parser.feed(frame, seen.append)
+
+        seen: list[ChatEvent] = []
+        return opcodes(feed)
+
+    assert work(200) < 2.2 * work(100)
+
+
+def test_an_id_that_comes_late() -> None:
+    """
+    A call in pieces may get its id with a later piece: an answer finds it by that, and not by its name alone if it says another id.
+    """
+    pieces = (call("f", willContinue=True), call(id="b", partialArgs=[], willContinue=True))
+    answers: list[Json] = [{"functionResponse": {"name": "f", "id": own_id, "response": {}}} for own_id in ("a", "b")]
+    reading = answer(event(*pieces), *map(event, answers), STOP)
+    assert ["b"] == [event.call_id for event in reading.of(ToolResult)]  # type: ignore[union-attr]
+    assert ["a"] == [event.id for event in reading.of(ServerToolResult)]  # type: ignore[union-attr]
+
+
 def test_limit_of_arguments_in_pieces() -> None:
     """
     What is kept of a call in pieces is bounded, before it is given.
@@ -560,7 +606,35 @@ def test_places(start: Any, end: Any, quoted: str | None, wanted: tuple[int | No
     """
     Bytes become code points; a place that is wrong is no place.
     """
-    assert wanted == code_points("é!b", start, end, quoted)
+    said = PlacedText()
+    said.add("é!b")
+    assert wanted == said.place(start, end, quoted)
+
+
+@given(st.lists(st.text("aé漢🙂", max_size=800), max_size=4), st.data())
+def test_places_in_a_growing_text(pieces: list[str], data: st.DataObject) -> None:
+    """
+    Every place is found, in what has come so far.
+    """
+    said, text = PlacedText(), ""
+    for piece in pieces:
+        said.add(piece)
+        text += piece
+        start, end = sorted(data.draw(st.tuples(*[st.integers(0, len(text))] * 2)))
+        first, last = len(text[:start].encode()), len(text[:end].encode())
+        assert (start, end) == said.place(first, last) == said.place(first, last, text[start:end])
+
+
+@pytest.mark.parametrize("quoted", [None, "é", "x"])
+def test_a_place_is_found_without_reading_the_text(quoted: str | None) -> None:
+    """
+    No place makes a copy of the text, nor counts it again.
+    """
+    said = PlacedText()
+    said.add("é" * 500_000)
+    said.place(0, 1_000_000)
+    assert peak(lambda: said.place(0, 1_000_000, quoted)) < 10_000
+    assert opcodes(lambda: said.place(0, 1_000_000, quoted)) < 500
 
 
 # --- safety ---------------------------------------------------------------------------------------------------------------------------------------
