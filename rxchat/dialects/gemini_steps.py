@@ -17,6 +17,7 @@ from rxchat.dialects.base import Parser, mapping, sequence, string
 from rxchat.dialects.blocks import Blocks, CallBlock
 from rxchat.dialects.gemini_parts import media_kind
 from rxchat.dialects.gemini_sources import PlacedText
+from rxchat.dialects.gemini_words import NOT_SAID, Words
 from rxchat.events import (
     ChatEvent,
     Citation,
@@ -36,8 +37,6 @@ __all__ = ["Steps"]
 
 _CALL, _RESULT = "_call", "_result"
 _PLAIN = ("thought", "model_output", "user_input", "function_call", "function_result")
-# Of a tool's step and its deltas, what is not the tool's own word.
-_NOT_SAID = frozenset({"type", "id", "call_id", "index"})
 
 
 @attrs.define(eq=False)
@@ -48,7 +47,7 @@ class _Step:
 
     index: int
     type: str
-    said: dict[str, Any] = attrs.field(factory=dict)
+    said: Words = attrs.field(factory=Words)
     told: PlacedText = attrs.field(factory=PlacedText)
     audio: list[bytes] = attrs.field(factory=list)
     mime: str | None = None
@@ -116,7 +115,7 @@ class Steps:
         if handler is not None:
             handler(self, step, said, emit)
         elif _is_tool(kind) or kind == "function_result":
-            _merge(step.said, said)
+            step.said.merge(said)
         else:
             self._host.unknown(f"delta {kind}", said, emit)
 
@@ -203,7 +202,7 @@ class Steps:
         arguments = said.get("arguments")
         text = dumps(arguments) if isinstance(arguments, dict) else self._word(said, "arguments")
         if _is_tool(step.type):
-            step.said["arguments"] = (step.said.get("arguments") or "") + text if isinstance(step.said.get("arguments"), str) else text
+            step.said.lengthen("arguments", text)
             return
         self._blocks.arguments(step.index, text, emit)
         self._sign_call(step.index, said)
@@ -245,7 +244,7 @@ class Steps:
         """
         What was kept until the step was whole.
         """
-        said, kind = step.said, step.type
+        said, kind = step.said.whole, step.type
         if step.audio:
             emit(MediaDone("audio", step.mime, base64.b64encode(b"".join(step.audio)).decode(), item_id=step.media_id))
             step.audio = []
@@ -253,7 +252,7 @@ class Steps:
             emit(ToolResult(string(said.get("call_id")) or "", said.get("result"), said.get("is_error") is True))
         elif _is_tool(kind) and kind.endswith(_CALL):
             arguments = said.get("arguments") or {
-                key: value for key, value in said.items() if key not in _NOT_SAID and key not in ("name", "signature")
+                key: value for key, value in said.items() if key not in NOT_SAID and key not in ("name", "signature")
             }
             if arguments:
                 emit(
@@ -269,31 +268,12 @@ class Steps:
             url, title = string(hit.get("url")) or string(hit.get("uri")), string(hit.get("title"))
             if url or title:
                 emit(SearchResult(url, title, string(hit.get("text")) or string(hit.get("snippet"))))
-        payload = {key: value for key, value in said.items() if key not in _NOT_SAID}
+        payload = {key: value for key, value in said.items() if key not in NOT_SAID}
         emit(ServerToolResult(tool, string(said.get("call_id")), payload, said.get("is_error") is True, string(said.get("name"))))
 
 
 def _is_tool(kind: str) -> bool:
     return kind.endswith((_CALL, _RESULT)) and kind not in _PLAIN
-
-
-def _merge(known: dict[str, Any], said: Mapping[str, Any]) -> None:
-    """
-    What a later word of a tool adds: objects and lists grow, texts go on unless they are repeated, null and empty mean nothing.
-    """
-    for key, value in said.items():
-        before = known.get(key)
-        if value in (None, "", [], {}) or before == value:
-            continue
-        if isinstance(before, dict) and isinstance(value, dict):
-            known[key] = merged = dict(before)
-            _merge(merged, value)
-        elif isinstance(before, list) and isinstance(value, list):
-            known[key] = before + [each for each in value if each not in before]
-        elif key not in _NOT_SAID and isinstance(before, str) and isinstance(value, str):
-            known[key] = value if value.startswith(before) else before + value
-        else:
-            known[key] = value
 
 
 # What a delta without a type is about, and the kind of step a delta belongs to that nobody began.
