@@ -171,7 +171,11 @@ class ThinkTagSplitter(Stage[ChatEvent, ChatEvent]):
         if kind is TextDelta:
             self._delta(event, emit)  # type: ignore[arg-type]
         elif kind is TextStart:
-            self._make(_key(event), declared=True)
+            key = _key(event)
+            if key in self._blocks:
+                # Begun anew without an end: what may have become a tag is text.
+                self._rest(self._blocks[key], key, emit)
+            self._make(key, declared=True)
         elif kind is TextEnd:
             self._end(event, emit)  # type: ignore[arg-type]
         else:

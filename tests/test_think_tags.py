@@ -343,6 +343,15 @@ def test_linear(events: Callable[[int], list[ChatEvent]]) -> None:
     assert large < 2.2 * small
 
 
+def test_a_block_that_begins_anew_loses_nothing() -> None:
+    """
+    What is held back of it is text when its start comes again.
+    """
+    assert [TextDelta("a", 0), TextDelta("<th", 0), TextStart(0), TextDelta("b", 0), TextEnd(0)] == events_of(
+        [TextDelta("a<th", 0), TextStart(0), TextDelta("b", 0), TextEnd(0)]
+    )
+
+
 def test_texts_are_let_go_in_their_order() -> None:
     """
     Of several texts of a choice that hold something the one that began first comes first, whichever held first; another choice's stays.
