@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 from rxchat.dialects.base import string
+from rxchat.growingtext import GrowingText
 from rxchat.strictjson import dumps
 
 __all__ = ["PartialArguments"]
@@ -36,8 +37,6 @@ class PartialArguments:
         self.size = 0
         self._root: dict[str, Any] = dict(given or {})
         self._depth = depth
-        self._path: tuple[str | int, ...] | None = None  # of the text at hand, joined once
-        self._pieces: list[str] = []
 
     def add(self, piece: Mapping[str, Any]) -> None:
         """
@@ -51,29 +50,26 @@ class PartialArguments:
         if isinstance(value, str):
             self._text(path, value)
         elif value is not _NOTHING:
-            self._join()
             self._set(path, value)
 
     def text(self) -> str:
         """
         The whole as compact JSON; empty where nothing was said.
         """
-        self._join()
-        return dumps(self._root) if self._root else ""
+        return dumps(_whole(self._root)) if self._root else ""
 
     def _text(self, path: tuple[str | int, ...], piece: str) -> None:
-        if path != self._path:
-            self._join()
-            before = self._get(path)
-            self._path, self._pieces = path, [before] if isinstance(before, str) else []
-            self._set(path, "")  # so that its place is where it was first named
         self.size += len(piece)
-        self._pieces.append(piece)
-
-    def _join(self) -> None:
-        if self._path is not None:
-            self._set(self._path, "".join(self._pieces))
-            self._path = None
+        before = self._get(path)
+        if isinstance(before, GrowingText):
+            before.add(piece)
+        elif isinstance(before, str):
+            text = GrowingText()
+            text.add(before)
+            text.add(piece)
+            self._set(path, text)
+        else:
+            self._set(path, piece)
 
     def _get(self, path: tuple[str | int, ...]) -> Any:
         node: Any = self._root
@@ -91,6 +87,14 @@ class PartialArguments:
         for step, following in pairwise(path):
             node = _enter(node, step, [] if isinstance(following, int) else {})
         _enter(node, path[-1], value, replace=True)
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _whole(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_whole(each) for each in value]
+    return value.text if isinstance(value, GrowingText) else value
 
 
 def _enter(node: Any, step: str | int, value: Any, *, replace: bool = False) -> Any:

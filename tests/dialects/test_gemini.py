@@ -490,6 +490,19 @@ def test_an_id_that_comes_late() -> None:
     assert ["a"] == [event.id for event in reading.of(ServerToolResult)]  # type: ignore[union-attr]
 
 
+def test_texts_by_turns_copy_nothing() -> None:
+    """
+    A piece of an argument costs the same whichever argument the one before was of.
+    """
+    made = PartialArguments()
+    for path in ("$.a", "$.b"):
+        for said in ("x" * 1_000_000, "y", "y"):
+            made.add({"jsonPath": path, "stringValue": said})
+    for path in ("$.a", "$.b"):
+        assert peak(lambda path=path: made.add({"jsonPath": path, "stringValue": "z"})) < 10_000  # type: ignore[misc]
+    assert dict.fromkeys("ab", "x" * 1_000_000 + "yyz") == json.loads(made.text())
+
+
 def test_limit_of_arguments_in_pieces() -> None:
     """
     What is kept of a call in pieces is bounded, before it is given.
