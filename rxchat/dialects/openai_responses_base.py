@@ -21,7 +21,7 @@ from rxchat.growingtext import GrowingText
 from rxchat.stage import Emit
 from rxchat.strictjson import dumps
 
-__all__ = ["FAILED", "Fields", "Host", "Item", "OpaqueItem", "Out", "ResultItem", "UnknownItem"]
+__all__ = ["FAILED", "Fields", "Host", "Item", "OpaqueItem", "Out", "ResultItem", "ToldText", "UnknownItem"]
 
 Fields: TypeAlias = Mapping[str, Any]
 Out: TypeAlias = Emit[ChatEvent]
@@ -65,6 +65,50 @@ class Host:
         return dumps(value) if isinstance(value, dict) else self.text({"arguments": value}, "arguments")
 
 
+class ToldText(GrowingText):
+    """
+    A text that comes in pieces and then, once or more often, as a whole. A whole costs what is in it, however long the pieces are.
+    """
+
+    # How far the text was looked at, and from where to where it is more than white space so far.
+    _seen = _start = _end = 0
+
+    def remainder(self, final: str) -> str | None:
+        """
+        See Item.remainder.
+        """
+        if not final:
+            return ""
+        raw = _bytes(final)
+        with self.getbuffer() as said:
+            if raw.startswith(said):
+                return raw[len(said) :].decode("utf-8", "surrogatepass")
+            self._look(said)
+            bare = _bytes(final.strip())
+            same = len(bare) == self._end - self._start and bare.startswith(said[self._start : self._end])
+        return "" if same else None
+
+    def ends(self, final: str) -> bool:
+        """
+        Whether that ends with all of this text.
+        """
+        with self.getbuffer() as said:
+            return _bytes(final).endswith(said)
+
+    def _look(self, said: memoryview) -> None:
+        more = str(said[self._seen :], "utf-8", "surrogatepass")
+        bare = more.lstrip()
+        if bare and not self._end:
+            self._start = self._seen + len(_bytes(more[: len(more) - len(bare)]))
+        if bare:
+            self._end = self._seen + len(_bytes(more.rstrip()))
+        self._seen = len(said)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
 class Item:
     """
     One output item. `finish` is called once, with the item's final form.
@@ -91,22 +135,17 @@ class Item:
         The item is whole: say what was not said yet.
         """
 
-    def remainder(self, said: GrowingText, final: str) -> str | None:
+    def remainder(self, said: ToldText, final: str) -> str | None:
         """
         What `final` has beyond what was said, None if they contradict each other. White space at the ends is no contradiction, no final text says nothing.
         """
-        if not final:
-            return ""
-        before = said.text
-        if final.startswith(before):
-            return final[len(before) :]
-        return "" if final.strip() == before.strip() else None
+        return said.remainder(final)
 
-    def came_late(self, said: GrowingText, final: str) -> bool:
+    def came_late(self, said: ToldText, final: str) -> bool:
         """
         Whether a contradiction is only that the beginning was never here: then the response is `torn`, but nothing in it is wrong.
         """
-        return not self.announced and final.endswith(said.text)
+        return not self.announced and said.ends(final)
 
 
 class ResultItem(Item):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from rxchat.dialects.base import mapping, sequence, string
-from rxchat.dialects.openai_responses_base import Fields, Host, Item, Out
+from rxchat.dialects.openai_responses_base import Fields, Host, Item, Out, ToldText
 from rxchat.dialects.openai_responses_fields import citation
 from rxchat.events import (
     PROVIDER_ITEM,
@@ -23,7 +23,6 @@ from rxchat.events import (
     ThinkingRedacted,
     ThinkingSignature,
 )
-from rxchat.growingtext import GrowingText
 
 __all__ = ["Block", "ContentItem", "RefusalBlock", "TextBlock", "ThinkingBlock"]
 
@@ -40,7 +39,7 @@ class Block:
     def __init__(self, index: int, item_id: str | None) -> None:
         self.index = index
         self.item_id = item_id
-        self.said = GrowingText()
+        self.said = ToldText()
         self.ended = False
 
     def say(self, text: str, emit: Out) -> None:

@@ -8,11 +8,10 @@ import json
 from typing import Any
 
 from rxchat.dialects.base import mapping, sequence, string
-from rxchat.dialects.openai_responses_base import FAILED, Fields, Host, Item, Out
+from rxchat.dialects.openai_responses_base import FAILED, Fields, Host, Item, Out, ToldText
 from rxchat.dialects.openai_responses_fields import item_media, search_results
 from rxchat.errors import InvalidJSONError
 from rxchat.events import ServerToolArgsDelta, ServerToolResult, ServerToolStart, ToolCallArgsDelta, ToolCallEnd, ToolCallStart
-from rxchat.growingtext import GrowingText
 from rxchat.response import ToolCall
 from rxchat.strictjson import loads
 
@@ -23,6 +22,9 @@ SERVER_CALL_PREFIX = "xs_call_"
 # What has a place of its own in ToolCall; the rest of an item (id, namespace, caller) goes back with the call.
 CALL_FIELDS = frozenset({"type", "call_id", "name", "arguments", "input", "status"})
 
+# White space of JSON.
+_BLANK = b" \t\r\n"
+
 
 class CallItem(Item):
     """
@@ -32,7 +34,7 @@ class CallItem(Item):
     decides (contract N7).
     """
 
-    __slots__ = ("_ended", "_extra", "_said", "_torn", "call_id", "index", "kind", "name")
+    __slots__ = ("_ended", "_extra", "_meant", "_read", "_said", "_torn", "call_id", "index", "kind", "name")
 
     def __init__(self, host: Host, raw: Fields) -> None:
         super().__init__(host, raw)
@@ -41,7 +43,9 @@ class CallItem(Item):
         self.call_id = self.name = ""
         self._ended = False
         self._torn = False  # its beginning was never here
-        self._said = GrowingText()
+        self._said = ToldText()
+        self._read = 0
+        self._meant: str | None = None  # what was said up to there, as JSON
         self._extra: Fields = {}
 
     def begin(self, raw: Fields, emit: Out) -> None:
@@ -63,10 +67,20 @@ class CallItem(Item):
         rest = self.remainder(self._said, text)
         if rest:
             self.say(rest, emit)
-        elif rest is None and not _same_json(self._said.text, text):
+        elif rest is None and not self._means(text):
             self._torn = self.host.torn = self.came_late(self._said, text)
             if not self._torn:
                 raise self.host.malformed("the final arguments of a call differ from their fragments")
+
+    def _means(self, text: str) -> bool:
+        """
+        Whether that is the same JSON as what was said, which is read again only if more than white space came.
+        """
+        with self._said.getbuffer() as said:
+            grown, self._read = bytes(said[self._read :]), len(said)
+        if grown.strip(_BLANK):
+            self._meant = _meaning(self._said.text)
+        return self._meant is not None and self._meant == _meaning(text)
 
     def finish(self, raw: Fields, emit: Out) -> None:
         self._learn(raw)
@@ -100,11 +114,11 @@ def _is_object(text: str) -> bool:
         return False
 
 
-def _same_json(one: str, other: str) -> bool:
+def _meaning(text: str) -> str | None:
     try:
-        return json.dumps(loads(one), sort_keys=True) == json.dumps(loads(other), sort_keys=True)
+        return json.dumps(loads(text), sort_keys=True)
     except InvalidJSONError:
-        return False
+        return None
 
 
 # --- tools of the provider, items for the client ------------------------------------------------------------------------------------------------------
@@ -148,7 +162,7 @@ class ServerItem(Item):
         self.needs_client = False
         self._announced = False
         self._name = string(raw.get("name")) or self.type.removesuffix("_call")
-        self._said = GrowingText()
+        self._said = ToldText()
         self._command = 0
 
     def begin(self, raw: Fields, emit: Out) -> None:

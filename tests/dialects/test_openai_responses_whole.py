@@ -14,11 +14,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rxchat.dialects.openai_responses_base import ToldText
 from rxchat.errors import RxchatError, Verdict
 from rxchat.events import ChatEvent
 from rxchat.response import ChatResponse, ProviderItemPart, RedactedThinkingPart, ThinkingPart
 from rxchat.stage import StreamDone
-from tests.dialects.responses_wire import DIALECT, Wire, added, answer, answer_of_body, completed, created, done, ev, final, frames, sse, whole
+from tests.dialects.responses_wire import (
+    DIALECT,
+    Wire,
+    added,
+    answer,
+    answer_of_body,
+    completed,
+    created,
+    done,
+    ev,
+    final,
+    frames,
+    output_text,
+    sse,
+    whole,
+)
 from tests.grammar import violations
 from tests.shared_data import shared
 from tests.work import opcodes, peak
@@ -350,17 +366,50 @@ def test_a_long_list_is_linear(seen: bool, kind: str) -> None:
     assert terminal(400, seen=seen, kind=kind) < 2.2 * terminal(200, seen=seen, kind=kind)
 
 
-@pytest.mark.parametrize(
-    "final",
-    [ev("output_text.done", 0, content_index=0, text=""), ev("content_part.done", 0, content_index=0, part={"type": "output_text", "text": ""})],
-    ids=["text", "part"],
-)
-def test_an_empty_final_text_is_not_compared(final: Wire) -> None:
+def spoken(words: str) -> Wire:
     """
-    A final text that says nothing costs nothing, however much was said.
+    A piece of visible text.
+    """
+    return ev("output_text.delta", 0, content_index=0, delta=words)
+
+
+SHORT: dict[str, tuple[Wire, Wire]] = {
+    "no text": (spoken("x" * 1_000_000), ev("output_text.done", 0, content_index=0, text="")),
+    "a part without text": (spoken("x" * 1_000_000), ev("content_part.done", 0, content_index=0, part=output_text(""))),
+    "another text": (spoken("x" * 1_000_000), ev("output_text.done", 0, content_index=0, text="y")),
+    "a text in white space": (spoken("x" + " " * 1_000_000), ev("output_text.done", 0, content_index=0, text="x")),
+    "the same JSON": (
+        ev("function_call_arguments.delta", 0, delta="{" + " " * 1_000_000 + "}"),
+        ev("function_call_arguments.done", 0, arguments="{}"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("said", "final"), SHORT.values(), ids=SHORT)
+def test_a_final_form_costs_what_is_in_it(said: Wire, final: Wire) -> None:
+    """
+    Told again, a short final form costs little, however much was said, also where white space comes between.
     """
     stage = DIALECT.parser(DIALECT.context())
-    for frame in frames([created(), added(0, "message", id="m"), ev("output_text.delta", 0, content_index=0, delta="x" * 1_000_000)]):
+    blank, again = frames([said | {"delta": " "}, final])
+    for frame in (*frames([created(), said, final]), blank, again, blank):
         stage.feed(frame, _drop)
-    (frame,) = frames([final])
-    assert peak(lambda: stage.feed(frame, _drop)) < 100_000
+    assert peak(lambda: stage.feed(again, _drop)) < 100_000
+
+
+blanks = st.text(" \n\u00a0é🙂a", max_size=4)
+
+
+@given(st.lists(st.tuples(blanks, blanks | st.none()), max_size=6))
+def test_remainders(told: list[tuple[str, str | None]]) -> None:
+    """
+    What a final text has beyond what was said so far; white space at the ends is no contradiction. None stands for all that was said.
+    """
+    said, before = ToldText(), ""
+    for piece, end in told:
+        said.add(piece)
+        before += piece
+        text = f" {before}".rstrip() if end is None else end
+        wanted = text[len(before) :] if text.startswith(before) else "" if not text or text.strip() == before.strip() else None
+        assert wanted == said.remainder(text)
+        assert text.endswith(before) is said.ends(text)
