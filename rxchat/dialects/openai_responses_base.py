@@ -75,7 +75,7 @@ class ToldText(GrowingText):
 
     def remainder(self, final: str) -> str | None:
         """
-        See Item.remainder.
+        What `final` has beyond what was said, None if they contradict each other. White space at the ends is no contradiction, no final text says nothing.
         """
         if not final:
             return ""
@@ -134,12 +134,6 @@ class Item:
         """
         The item is whole: say what was not said yet.
         """
-
-    def remainder(self, said: ToldText, final: str) -> str | None:
-        """
-        What `final` has beyond what was said, None if they contradict each other. White space at the ends is no contradiction, no final text says nothing.
-        """
-        return said.remainder(final)
 
     def came_late(self, said: ToldText, final: str) -> bool:
         """

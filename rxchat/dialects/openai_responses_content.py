@@ -185,7 +185,7 @@ class ContentItem(Item):
         The final text of a block. One that contradicts what was said changes nothing any more, but it is counted; an answer told in two ways is no whole one,
         reasoning is no answer.
         """
-        rest = self.remainder(block.said, final)
+        rest = block.said.remainder(final)
         if rest:
             block.say(rest, emit)
         elif rest is None:

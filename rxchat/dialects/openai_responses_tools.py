@@ -64,7 +64,7 @@ class CallItem(Item):
         The final arguments; DialectError if they contradict what was said.
         """
         text = self.host.arguments(final)
-        rest = self.remainder(self._said, text)
+        rest = self._said.remainder(text)
         if rest:
             self.say(rest, emit)
         elif rest is None and not self._means(text):
@@ -195,7 +195,7 @@ class ServerItem(Item):
         """
         All it was called with. Nothing runs it here: a contradiction is only counted.
         """
-        rest = self.remainder(self._said, self.host.arguments(final))
+        rest = self._said.remainder(self.host.arguments(final))
         if rest:
             self.say(rest, emit)
         elif rest is None:
