@@ -109,7 +109,11 @@ class Aggregator(Stage[ChatEvent, ChatEvent]):
         # Most events are the next piece of the block at hand: those pass with no call of their fold.
         kind, current = type(event), self._current
         if current is not None and kind is current[0] and current == (kind, event.choice, event.index, event.item_id):  # type: ignore[union-attr]
-            self._append(event.text)  # type: ignore[union-attr,arg-type]
+            # As `GrowingText.add`, a call less.
+            try:
+                self._write(event.text.encode())  # type: ignore[union-attr]
+            except UnicodeEncodeError:
+                self._write(event.text.encode("utf-8", "surrogatepass"))  # type: ignore[union-attr]
             emit(event)
         else:
             emit(_FOLDS[kind](self, event))
@@ -129,7 +133,7 @@ class Aggregator(Stage[ChatEvent, ChatEvent]):
         self._usage: Usage | None = None
         # Short cuts of the hot path, dropped when a part is placed or a block opens or ends: where the last key's fragments go.
         self._current: tuple[Any, ...] | None = None
-        self._append: Callable[[str], object] = str
+        self._write: Callable[[bytes], object] = bytes
         self._fragments: dict[tuple[int, int | None, str], Callable[[str], object]] = {}
 
     def _fold(self, choice: int) -> ChoiceFold:
@@ -218,9 +222,10 @@ class Aggregator(Stage[ChatEvent, ChatEvent]):
     # Text and thinking -----------------------------------------------------------------------------------------------------------------------
 
     def _block_delta(self, event: TextDelta | ThinkingDelta) -> ChatEvent:
-        self._append = self._fold(event.choice).block(event.group, (event.index, event.item_id)).grown.add
+        grown = self._fold(event.choice).block(event.group, (event.index, event.item_id)).grown
+        self._write = grown.write
         self._current = (type(event), event.choice, event.index, event.item_id)
-        self._append(event.text)
+        grown.add(event.text)
         return event
 
     def _block_start(self, event: TextStart | ThinkingStart) -> ChatEvent:

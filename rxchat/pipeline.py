@@ -300,7 +300,9 @@ def response_stage(
         framing = refuse(spec, known, profile, bounds)
         if isinstance(framing, RefusedBody):
             return framing
-        told = attrs.evolve(context, clean_eof=known.clean_eof, first_step=envelope.first_step)
+        told = context
+        if (known.clean_eof, envelope.first_step) != (context.clean_eof, context.first_step):
+            told = attrs.evolve(context, clean_eof=known.clean_eof, first_step=envelope.first_step)
         return BodyChain(framer_for(framing, bounds), spec.parser(told), provenance=provenance)
 
     envelope = Envelope(open_body, response_id=response_id, provenance=provenance)

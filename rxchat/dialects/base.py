@@ -167,6 +167,7 @@ class Parser(Stage[Frame, ChatEvent]):
         "__last",
         "__learned",
         "__most",
+        "__most_output",
         "__name",
         "__out",
         "__output",
@@ -209,7 +210,7 @@ class Parser(Stage[Frame, ChatEvent]):
         self.model: str | None = None
         # Mangled names: a dialect's own attributes cannot collide with them.
         self.__frames = 0
-        self.__most = context.limits.events
+        self.__most, self.__most_output = context.limits.events, context.limits.output
         self.__read = JsonReader(context.limits.json_depth).loads
         self.__output = 0
         self.__arguments: dict[Any, int] = {}
@@ -390,8 +391,8 @@ class Parser(Stage[Frame, ChatEvent]):
             elif self.__template is not None and (said := self.__template(frame.raw)) is not None and frame.event == self.__name:
                 if self.__plain:
                     self.__output += len(said)
-                    if self.__output > self.limits.output:
-                        raise LimitExceeded("output", self.limits.output, frame.start)
+                    if self.__output > self.__most_output:
+                        raise LimitExceeded("output", self.__most_output, frame.start)
                     self.__take(said, emit)
                 else:
                     self.__take(said, self.__out)

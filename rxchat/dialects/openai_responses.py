@@ -83,10 +83,10 @@ class ResponsesParser(Parser):
             return None
         if (
             handler is ResponsesParser._on_text
-            and self._block is not None
+            and type(self._block) is TextBlock
             and self.items.current == (value.get("output_index"), value.get("content_index"))
         ):
-            return Repeated(PIECE, self._block.say, plain=True)
+            return Repeated(PIECE, self._block.going_on(), plain=True)
         return Repeated(PIECE, lambda text, emit: handler(self, {**value, "delta": text}, emit))
 
     def on_sentinel(self, event: SseEvent, emit: Out) -> bool:

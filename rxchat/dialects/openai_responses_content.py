@@ -5,7 +5,7 @@ Messages and reasoning of the Responses protocol: items made of blocks of text, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from rxchat.dialects.base import mapping, sequence, string
@@ -77,6 +77,18 @@ class TextBlock(Block):
     def say(self, text: str, emit: Out) -> None:
         self.said.add(text)
         emit(TextDelta(text, self.index, self.item_id))
+
+    def going_on(self) -> Callable[[str, Out], None]:
+        """
+        `say`, for strict JSON, in fewer steps.
+        """
+        write, index, item_id = self.said.write, self.index, self.item_id
+
+        def say(text: str, emit: Out) -> None:
+            write(text.encode())
+            emit(TextDelta(text, index, item_id))
+
+        return say
 
     def cite(self, raw: Fields, number: Any, emit: Out) -> None:
         """
