@@ -132,8 +132,11 @@ CHAT = st.one_of(
     TEXTS.map(lambda text: chat({"content": text})),
     TEXTS.map(lambda text: chat({"content": text}, obfuscation="abc", created=len(text))),
     st.tuples(st.integers(0, 2), TEXTS).map(lambda said: chat(tool(*said))),
-    st.tuples(st.sampled_from(["reasoning_content", "reasoning"]), TEXTS, st.sampled_from([{}, {"content": None}, {"content": ""}])).map(
-        lambda said: chat({said[0]: said[1], **said[2]})
+    st.builds(
+        lambda name, text, beside: chat({name: text, **beside}),
+        st.sampled_from(["reasoning_content", "reasoning"]),
+        TEXTS,
+        st.sampled_from([{}, {"content": None}, {"content": ""}]),
     ),
     TEXTS.map(lambda text: chat({"reasoning_content": text, "reasoning": "both"})),
     st.sampled_from(
