@@ -4,6 +4,8 @@ What holds for all tests: seeded properties, few by default and many under RXCHA
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -14,6 +16,10 @@ _BASE = settings(deadline=None, derandomize=True, database=None, suppress_health
 settings.register_profile("sample", _BASE, max_examples=100)
 settings.register_profile("exhaustive", _BASE, max_examples=5000)
 settings.load_profile("exhaustive" if EXHAUSTIVE else "sample")
+
+# A shell has its background jobs ignore Ctrl-C, and what they start; the tests that send it would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header() -> list[str]:
