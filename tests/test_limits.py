@@ -7,8 +7,9 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from rxchat.errors import ConfigurationError
+from rxchat.errors import ConfigurationError, LimitExceeded
 from rxchat.limits import Limits
+from rxchat.testing import replay
 
 
 def test_the_default_lets_real_media_pass() -> None:
@@ -52,3 +53,21 @@ def test_bounds_are_whole_numbers(bound: object) -> None:
     """
     with pytest.raises(ConfigurationError, match="the limit line"):
         Limits(line=bound)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "dialect, frame",
+    [
+        ("openai-chat", b'data: {"choices":[{"index":0,"delta":{"content":"word"}}]}\n\n'),
+        ("anthropic", b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"word"}}\n\n'),
+        ("openai-responses", b'data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"word"}\n\n'),
+    ],
+)
+def test_what_repeated_frames_say_counts(dialect: str, frame: bytes) -> None:
+    """
+    The limit of the output is kept to the character, also where frames are read by comparison.
+    """
+    assert not isinstance(replay(frame * 50, dialect, limits=Limits(output=200)).error, LimitExceeded)
+    failure = replay(frame * 50, dialect, limits=Limits(output=199)).error
+    assert isinstance(failure, LimitExceeded)
+    assert ("output", 199, 49 * len(frame)) == (failure.limit, failure.value, failure.offset)

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from benchmarks.workloads import workload
 from rxchat.dialects import base, get_dialect
 from rxchat.dialects.base import Context, Dialect, Parser
-from rxchat.errors import LimitExceeded
 from rxchat.limits import Limits
 from rxchat.strictjson import dumps
 from rxchat.templates import template
@@ -225,26 +224,3 @@ def test_streams_that_repeat_themselves_are_read_the_same(dialect: str, frames: 
     """
     runs = data.draw(st.lists(st.tuples(frames, st.integers(1, 5)), max_size=12))
     same(begin + b"".join(one * count for one, count in runs), dialect, limits=data.draw(BOUNDS))
-
-
-@pytest.mark.parametrize(
-    "dialect, frame, begin",
-    [
-        ("openai-chat", chat({"content": "word"}), b""),
-        (
-            "anthropic",
-            delta("text_delta", "text", "word", 0),
-            BEGIN + sse({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
-        ),
-        ("openai-responses", piece("output_text", "word", 0), b""),
-    ],
-)
-def test_what_repeated_frames_say_counts(dialect: str, frame: bytes, begin: bytes) -> None:
-    """
-    The limit of the output is kept to the character.
-    """
-    whole = begin + frame * 50
-    assert not isinstance(replay(whole, dialect, limits=Limits(output=200)).error, LimitExceeded)
-    failure = replay(whole, dialect, limits=Limits(output=199)).error
-    assert isinstance(failure, LimitExceeded)
-    assert ("output", 199, len(whole) - len(frame)) == (failure.limit, failure.value, failure.offset)

@@ -499,7 +499,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "dialects/base.py",
         "self.__output += len(said)",
         "self.__output += 0",
-        ("tests/dialects/test_repeats.py::test_what_repeated_frames_say_counts",),
+        ("tests/test_limits.py::test_what_repeated_frames_say_counts",),
     ),
     Mutant(
         "stray lines wait for the end of the read",
