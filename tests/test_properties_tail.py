@@ -4,10 +4,8 @@ What holds for the normalizer and the fold behind it whatever comes in: balance,
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -35,6 +33,7 @@ from rxchat.response import ChatResponse, ToolCall
 from rxchat.serialize import dumps, loads
 from rxchat.stage import Chain, Emit, Stage
 from tests.streams import feed_all, parse_event, parse_events, response_lines, token_lines
+from tests.work import opcodes
 
 
 def tail() -> Chain[ChatEvent, ChatEvent]:
@@ -270,28 +269,18 @@ def _work(stage: Stage[ChatEvent, ChatEvent], events: Sequence[ChatEvent | None]
     """
     How many byte code instructions it takes to run a stream.
     """
-    count = 0
 
     def sink(event: ChatEvent) -> None:
         pass
 
-    def trace(frame: FrameType, what: str, argument: object) -> Any:
-        nonlocal count
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        count += what == "opcode"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
+    def run_all() -> None:
         for event in events:
             if event is None:
                 stage.flush(sink)
             else:
                 stage.feed(event, sink)
-    finally:
-        sys.settrace(before)
-    return count
+
+    return opcodes(run_all)
 
 
 def _repeated(*tokens: str) -> Callable[[int], list[ChatEvent | None]]:

@@ -4,9 +4,7 @@ Tags in the text become thinking: however they are cut, nothing is lost, doubled
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Sequence
-from types import FrameType
 from typing import Any, ClassVar
 
 import pytest
@@ -36,6 +34,7 @@ from rxchat.events import (
 from rxchat.response import Usage
 from rxchat.think_tags import THINK_TAGS, ThinkTagSplitter, tag_names
 from tests.grammar import violations
+from tests.work import opcodes
 
 
 def split(pieces: Iterable[str], names: Sequence[str] = THINK_TAGS) -> list[tuple[str, str]]:
@@ -298,21 +297,7 @@ def instructions(events: Sequence[ChatEvent]) -> int:
     """
     How many byte code instructions it takes to split them.
     """
-    count = 0
-
-    def trace(frame: FrameType, what: str, argument: object) -> Any:
-        nonlocal count
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        count += what == "opcode"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        events_of(events)
-    finally:
-        sys.settrace(before)
-    return count
+    return opcodes(lambda: events_of(events))
 
 
 @pytest.mark.parametrize("part", ["<think></think>", "<think>a</think>b", "<reasoning></thinking>", "<", "<thin", "</think>", "ab"])

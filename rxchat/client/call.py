@@ -8,7 +8,7 @@ import asyncio
 import random
 import threading
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from reactivex import Observable, abc
@@ -254,31 +254,22 @@ class _Supervised(Stage[bytes, ChatEvent]):
         self._through: Emit[ChatEvent] = _nobody
 
     def start(self, emit: Emit[ChatEvent]) -> None:
-        self._obeying(emit, lambda out: self._envelope.start(out))
+        self._obeying(emit, self._envelope.start)
 
     def feed(self, item: bytes, emit: Emit[ChatEvent]) -> None:
-        # As `_obeying`, for every read.
-        try:
-            self._envelope.feed(item, self._through if emit is self._emit else self._to(emit))
-        except _Unwound:
-            self.abort(emit)
-        except NextBody:
-            if self._call._wanted is None:
-                raise
-        if self._call._wanted is not None and self._call.verdict is None:
-            self.abort(emit)
+        self._obeying(emit, self._envelope.feed, item)
 
     def flush(self, emit: Emit[ChatEvent]) -> None:
-        self._obeying(emit, lambda out: self._envelope.flush(out))
+        self._obeying(emit, self._envelope.flush)
 
     def fail(self, error: Exception, emit: Emit[ChatEvent]) -> None:
-        self._obeying(emit, lambda out: self._envelope.fail(error, out))
+        self._obeying(emit, self._envelope.fail, error)
 
     def tell(self, event: ChatEvent, emit: Emit[ChatEvent]) -> None:
         """
         An event of the response that no body says.
         """
-        self._obeying(emit, lambda out: self._envelope.tell(event, out))
+        self._obeying(emit, self._envelope.tell, event)
 
     def abort(self, emit: Emit[ChatEvent]) -> None:
         """
@@ -294,9 +285,9 @@ class _Supervised(Stage[bytes, ChatEvent]):
         self._envelope.drop()
         self._emit, self._through = None, _nobody
 
-    def _obeying(self, emit: Emit[ChatEvent], work: Callable[[Emit[ChatEvent]], None]) -> None:
+    def _obeying(self, emit: Emit[ChatEvent], work: Callable[..., None], *args: Any) -> None:
         try:
-            work(self._to(emit))
+            work(*args, self._to(emit))
         except _Unwound:
             self.abort(emit)
         except NextBody:

@@ -19,7 +19,7 @@ from reactivex.scheduler.eventloop import AsyncIOScheduler, AsyncIOThreadSafeSch
 from rxchat.demand import ValveScheduler
 from rxchat.loops import in_loop
 
-__all__ = ["Clock", "clock_of", "in_loop"]
+__all__ = ["Clock", "clock_of"]
 
 BLOCKING = (ImmediateScheduler, TrampolineScheduler)
 

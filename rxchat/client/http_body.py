@@ -356,15 +356,5 @@ def running_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-def current_task() -> asyncio.Task[object] | None:
-    """
-    The task at work, None outside of one.
-    """
-    try:
-        return asyncio.current_task()
-    except RuntimeError:
-        return None
-
-
 def _sentence(error: Exception) -> str:
     return f"{error.verdict}: {error}" if isinstance(error, RxchatError) else f"{type(error).__name__}: {error}"

@@ -21,7 +21,7 @@ from reactivex import abc
 from reactivex.disposable import Disposable
 
 from rxchat.client.attempts import OpenBody, Run, Sequel
-from rxchat.client.http_body import current_task, running_loop
+from rxchat.client.http_body import running_loop
 from rxchat.client.rules import StepRules
 from rxchat.errors import RxchatError, ToolError, Verdict, verdict_of
 from rxchat.events import ChatEvent, ErrorEvent, ResponseEnd, StepEnd
@@ -226,7 +226,17 @@ def _in_background(work: Coroutine[Any, Any, None]) -> abc.DisposableBase:
 
     def leave() -> None:
         # In the middle of its own work it ends by itself.
-        if task is not current_task():
+        if task is not _current_task():
             task.cancel()
 
     return Disposable(leave)
+
+
+def _current_task() -> asyncio.Task[object] | None:
+    """
+    The task at work, None outside of one.
+    """
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None

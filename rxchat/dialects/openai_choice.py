@@ -36,11 +36,21 @@ from rxchat.events import (
 from rxchat.response import FinishReason
 from rxchat.stage import Emit
 
-__all__ = ["Choice", "ChoiceHost"]
+__all__ = ["THOUGHT_NAMES", "Choice", "ChoiceHost", "thought_name"]
 
 # Fields of a delta few providers send.
 _SEALS = frozenset({"reasoning_encrypted", "extra_content", "thought_signature"})
 _RARE = frozenset({"executed_tools", "audio", "images"})
+
+# Under which names a delta has its reasoning; the first that says something counts.
+THOUGHT_NAMES = ("reasoning_content", "reasoning")
+
+
+def thought_name(delta: Mapping[str, Any]) -> str | None:
+    """
+    The name under which a delta has its reasoning, None if it has none.
+    """
+    return next((name for name in THOUGHT_NAMES if string(delta.get(name))), None)
 
 
 class ChoiceHost(Protocol):
@@ -168,7 +178,8 @@ class Choice:
     # Reasoning -------------------------------------------------------------------------------------------------------------------------------
 
     def _thinking(self, delta: Mapping[str, Any], emit: Emit[ChatEvent]) -> None:
-        text = string(delta.get("reasoning_content")) or string(delta.get("reasoning"))
+        name = thought_name(delta)
+        text = delta[name] if name else None
         if delta.get("reasoning_details"):
             self._details(text, [mapping(detail) for detail in sequence(delta["reasoning_details"])], emit)
         elif text:

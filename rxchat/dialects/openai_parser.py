@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import attrs
 
 from rxchat.dialects.base import Context, Parser, Repeated, UsageFold, integer, mapping, sequence, string
-from rxchat.dialects.openai_choice import Choice
+from rxchat.dialects.openai_choice import THOUGHT_NAMES, Choice, thought_name
 from rxchat.dialects.openai_fields import cited, filters, moderations, read_usage, search_hits, usage_formula
 from rxchat.errorbody import error_in, flat_error, provider_error
 from rxchat.errors import IncompleteStreamError, ProviderError
@@ -55,14 +55,12 @@ _KNOWN = _BESIDE | {"choices", "usage", "x_groq"}
 _LOUD = _BESIDE | {"error", "x_groq", "timings", "time_info", "sla_metrics"}
 _LOUD_CHOICE = frozenset({"message", "content_filter_results", "content_filter_result", "usage"})
 _PLAIN_DELTA = frozenset({"content", "role", "token_id", "name"})
-_PLAIN_THOUGHT = frozenset({"content", "role", "reasoning_content", "reasoning"})
+_PLAIN_THOUGHT = frozenset({"content", "role", *THOUGHT_NAMES})
 
 # What differs in frames that say one more piece of text, of reasoning, or of the arguments of a call.
 _BESIDE_TEXT: Mapping[Path, Slot] = {("obfuscation",): Slot.PADDING, ("created",): Slot.COUNT, ("choices", 0, "delta", "token_id"): Slot.COUNT}
 _TEXT: Mapping[Path, Slot] = {("choices", 0, "delta", "content"): Slot.TEXT, **_BESIDE_TEXT}
-_THOUGHTS: Mapping[str, Mapping[Path, Slot]] = {
-    name: {("choices", 0, "delta", name): Slot.TEXT, **_BESIDE_TEXT} for name in ("reasoning_content", "reasoning")
-}
+_THOUGHTS: Mapping[str, Mapping[Path, Slot]] = {name: {("choices", 0, "delta", name): Slot.TEXT, **_BESIDE_TEXT} for name in THOUGHT_NAMES}
 _CALL: Path = ("choices", 0, "delta", "tool_calls", 0)
 _ARGUMENTS: Mapping[Path, Slot] = {(*_CALL, "index"): Slot.INTEGER, (*_CALL, "function", "arguments"): Slot.TEXT, **_BESIDE_TEXT}
 
@@ -141,7 +139,7 @@ class OpenAIChatParser(Parser):
                     and state.finish_raw is None
                     and (text is None or text == "")
                     and delta.keys() <= _PLAIN_THOUGHT
-                    and (name := _thought(delta))
+                    and (name := thought_name(delta))
                 ):
                     self._quiet = state
                     emit(ThinkingDelta(delta[name], None, None, state.index))
@@ -163,7 +161,7 @@ class OpenAIChatParser(Parser):
             return None
         delta = value["choices"][0]["delta"]
         choice = state.index
-        if name := _thought(delta):
+        if name := thought_name(delta):
             return Repeated(_THOUGHTS[name], lambda text, emit: emit(ThinkingDelta(text, None, None, choice)), plain=self._splitter is None)
         if "tool_calls" not in delta:
             return Repeated(_TEXT, lambda text, emit: emit(TextDelta(text, None, None, choice)), plain=self._splitter is None)
@@ -359,10 +357,3 @@ class OpenAIChatParser(Parser):
         if splitter is None:
             return counted
         return lambda event: splitter.feed(event, counted)
-
-
-def _thought(delta: Mapping[str, Any]) -> str | None:
-    """
-    The name under which a delta has its reasoning, None if it has none.
-    """
-    return next((name for name in _THOUGHTS if string(delta.get(name))), None)
